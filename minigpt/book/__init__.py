@@ -1,0 +1,21 @@
+"""What the pages need and the model does not: figures, tables, explorables, panels.
+
+Needs the extra `minigpt[book]`. Nothing here is imported by the model's own modules.
+"""
+
+try:
+    import matplotlib  # noqa: F401
+    from IPython import get_ipython  # noqa: F401
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        f"minigpt.book needs {error.name!r}, which is not installed. "
+        'Install the extra that brings it: pip install "minigpt[book]"',
+        name=error.name,
+    ) from None
+
+from minigpt.book.explorable import Explorable
+from minigpt.book.figures import COLORS, CYCLE, Figure
+from minigpt.book.live import panel, static
+from minigpt.book.tables import table
+
+__all__ = ["COLORS", "CYCLE", "Explorable", "Figure", "panel", "static", "table"]

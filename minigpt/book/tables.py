@@ -1,0 +1,58 @@
+"""Small tables that scroll inside themselves on a phone."""
+
+import html
+
+__all__ = ["table"]
+
+
+class _Table:
+    def __init__(self, header: list[str], rows: list[tuple], caption: str):
+        self.header, self.rows, self.caption = header, rows, caption
+
+    def __repr__(self) -> str:
+        cells = [[str(c) for c in row] for row in [self.header, *self.rows]]
+        widths = [max(len(row[i]) for row in cells) for i in range(len(self.header))]
+        return "\n".join(
+            "  ".join(c.ljust(w) for c, w in zip(row, widths)).rstrip() for row in cells
+        )
+
+    def _repr_html_(self) -> str:
+        def row(cells, tag):
+            scope = ' scope="col"' if tag == "th" else ""
+            inner = "".join(
+                f"<{tag}{scope}{_align(c)}>{html.escape(str(c))}</{tag}>" for c in cells
+            )
+            return f"<tr>{inner}</tr>"
+
+        caption = f"<caption>{html.escape(self.caption)}</caption>" if self.caption else ""
+        body = "\n".join(row(r, "td") for r in self.rows)
+        label = html.escape(self.caption or ", ".join(self.header), quote=True)
+        return (
+            f'<div class="qp-table" role="region" aria-label="{label}" tabindex="0" '
+            f'style="overflow-x:auto"><table>{caption}<thead>{row(self.header, "th")}'
+            f"</thead><tbody>\n{body}\n</tbody></table></div>"
+        )
+
+
+def _align(cell) -> str:
+    text = str(cell).replace(",", "").replace("−", "-").rstrip("%×")
+    try:
+        float(text)
+    except ValueError:
+        return ' style="text-align:left"'
+    return ' style="text-align:right"'
+
+
+def table(header: list[str], rows: list[tuple], caption: str = "") -> _Table:
+    """A table that displays itself; put numbers in as text, rounded as they shall be read.
+
+    Raises:
+        ValueError: if a row has another number of cells than the header.
+    """
+    rows = [tuple(row) for row in rows]
+    for number, row in enumerate(rows):
+        if len(row) != len(header):
+            raise ValueError(
+                f"row {number} has {len(row)} cells, the header {len(header)}: {row!r}"
+            )
+    return _Table(list(header), rows, caption)
