@@ -1,0 +1,117 @@
+"""Everything CI runs, in order: `make test`. Prints what passed, what failed, how long it took.
+
+A check whose program is missing (Chromium, npm) is left out, with the way to install it; in
+CI (`CI` set in the environment) a check left out is a failure. As root on Debian, Chromium
+is installed.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+from tools.environment import notebook_environment  # noqa: E402
+
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chrome")
+NEED_NPM = "npm, which comes with Node.js 18 or newer (nodejs.org or your package manager)"
+NEED_CHROMIUM = "Chromium (Debian, Ubuntu: apt-get install chromium), or set CHROMIUM=path"
+
+
+class LeftOut(Exception):
+    """A check cannot run here; says what to install."""
+
+
+def main() -> int:
+    os.environ.update(notebook_environment())
+    os.chdir(ROOT)
+    rows = [run(name, check) for name, check in CHECKS.items()]
+    print("\n" + "\n".join(f"{state:9} {seconds:5.0f} s  {name}" for name, state, seconds in rows))
+    states = [state for _, state, _ in rows]
+    total = sum(seconds for _, _, seconds in rows)
+    bad = "FAILED" in states or ("left out" in states and bool(os.environ.get("CI")))
+    print(f"{'FAILED' if bad else 'passed'} in {total / 60:.1f} minutes")
+    return int(bad)
+
+
+def run(name: str, check: Callable[[], int | None]) -> tuple[str, str, float]:
+    print(f"\n=== {name}", flush=True)
+    start = time.perf_counter()
+    try:
+        state = "FAILED" if check() else "passed"
+    except LeftOut as missing:
+        print(f"Left out. To run this check, install {missing}")
+        state = "left out"
+    print(f"=== {name}: {state}", flush=True)
+    return name, state, time.perf_counter() - start
+
+
+def python(*arguments: str) -> int:
+    return subprocess.run([sys.executable, *arguments]).returncode
+
+
+def export() -> int:
+    return python("tools/export.py", "--check") or python("tools/stamp.py", "--check")
+
+
+def style() -> int:
+    return python("-m", "ruff", "check", ".") or python("-m", "ruff", "format", "--check", ".")
+
+
+def data() -> int:
+    return python("tools/data.py")
+
+
+def package() -> int:
+    return python(
+        *("-m", "pytest", "tests", "--ignore", "tests/site", "-q"),
+        *("-n", "2", "--dist", "loadfile", "--durations", "8"),
+    )
+
+
+def chapters() -> int:
+    return python("tools/chapters.py")
+
+
+def site() -> int:
+    if not shutil.which("npm"):
+        raise LeftOut(NEED_NPM)
+    return python("tools/site.py", "build")
+
+
+def browser() -> int:
+    if not (ROOT / "_build" / "html" / "index.html").exists():
+        raise LeftOut("what the site build needs, first; there is no built site to open")
+    if not chromium():
+        raise LeftOut(NEED_CHROMIUM)
+    return python("-m", "pytest", "tests/site", "-q", "--durations", "5")
+
+
+def chromium() -> str | None:
+    """A Chromium to test with; installed here if this is Debian and we may."""
+    found = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, CHROMIUM)), None)
+    if not found and shutil.which("apt-get") and getattr(os, "geteuid", lambda: 1)() == 0:
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        environ = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
+        subprocess.run(["apt-get", "update"], env=environ, **quiet)
+        subprocess.run(["apt-get", "install", "-y", "chromium"], env=environ, **quiet)
+        found = shutil.which("chromium")
+    return found
+
+
+CHECKS: dict[str, Callable[[], int | None]] = {
+    "the package is what the chapters export": export,
+    "style": style,
+    "data for the tests": data,
+    "package and notebook rules": package,
+    "chapters, each alone with only the wheel": chapters,
+    "site, warnings as errors": site,
+    "site in a browser": browser,
+}
+
+if __name__ == "__main__":
+    sys.exit(main())
