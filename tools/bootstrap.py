@@ -32,13 +32,20 @@ def main() -> int:
     if not python.exists():
         print("bootstrap: creating .venv", flush=True)
         venv.create(folder, with_pip=True)
-    print("bootstrap: installing requirements.txt; this takes a few minutes", flush=True)
+    print(
+        "bootstrap: installing requirements.txt; this takes a few minutes", flush=True
+    )
     pip = [str(python), "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
     lock = str(ROOT / "requirements-lock.txt")
-    for what in (["-r", str(ROOT / "requirements.txt"), "-c", lock], ["--no-deps", "-e", str(ROOT)]):
+    for what in (
+        ["-r", str(ROOT / "requirements.txt"), "-c", lock],
+        ["--no-deps", "-e", str(ROOT)],
+    ):
         done = subprocess.run(pip + what)
         if done.returncode:
-            print("bootstrap: pip could not install; its message is above. Run it again.")
+            print(
+                "bootstrap: pip could not install; its message is above. Run it again."
+            )
             return done.returncode
     for old in folder.glob("installed-*"):
         old.unlink()

@@ -1,9 +1,9 @@
 """Run every chapter and compare each output with the one that is stored (nbval, strict).
 
-    python tools/chapters.py          the way a reader runs them: each notebook alone in an
-                                      empty folder, in an environment that holds only the
-                                      built wheel and its [book] extra
-    python tools/chapters.py --here   in this environment, which is quicker to start
+python tools/chapters.py          the way a reader runs them: each notebook alone in an
+                                  empty folder, in an environment that holds only the
+                                  built wheel and its [book] extra
+python tools/chapters.py --here   in this environment, which is quicker to start
 """
 
 import argparse

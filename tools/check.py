@@ -18,8 +18,12 @@ sys.path.insert(0, str(ROOT))
 from tools.environment import notebook_environment  # noqa: E402
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chrome")
-NEED_NPM = "npm, which comes with Node.js 18 or newer (nodejs.org or your package manager)"
-NEED_CHROMIUM = "Chromium (Debian, Ubuntu: apt-get install chromium), or set CHROMIUM=path"
+NEED_NPM = (
+    "npm, which comes with Node.js 18 or newer (nodejs.org or your package manager)"
+)
+NEED_CHROMIUM = (
+    "Chromium (Debian, Ubuntu: apt-get install chromium), or set CHROMIUM=path"
+)
 
 
 class LeftOut(Exception):
@@ -30,7 +34,12 @@ def main() -> int:
     os.environ.update(notebook_environment())
     os.chdir(ROOT)
     rows = [run(name, check) for name, check in CHECKS.items()]
-    print("\n" + "\n".join(f"{state:9} {seconds:5.0f} s  {name}" for name, state, seconds in rows))
+    print(
+        "\n"
+        + "\n".join(
+            f"{state:9} {seconds:5.0f} s  {name}" for name, state, seconds in rows
+        )
+    )
     states = [state for _, state, _ in rows]
     total = sum(seconds for _, _, seconds in rows)
     bad = "FAILED" in states or ("left out" in states and bool(os.environ.get("CI")))
@@ -59,7 +68,9 @@ def export() -> int:
 
 
 def style() -> int:
-    return python("-m", "ruff", "check", ".") or python("-m", "ruff", "format", "--check", ".")
+    return python("-m", "ruff", "check", ".") or python(
+        "-m", "ruff", "format", "--check", "."
+    )
 
 
 def data() -> int:
@@ -85,7 +96,9 @@ def site() -> int:
 
 def browser() -> int:
     if not (ROOT / "_build" / "html" / "index.html").exists():
-        raise LeftOut("what the site build needs, first; there is no built site to open")
+        raise LeftOut(
+            "what the site build needs, first; there is no built site to open"
+        )
     if not chromium():
         raise LeftOut(NEED_CHROMIUM)
     return python("-m", "pytest", "tests/site", "-q", "--durations", "5")
@@ -93,8 +106,14 @@ def browser() -> int:
 
 def chromium() -> str | None:
     """A Chromium to test with; installed here if this is Debian and we may."""
-    found = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, CHROMIUM)), None)
-    if not found and shutil.which("apt-get") and getattr(os, "geteuid", lambda: 1)() == 0:
+    found = os.environ.get("CHROMIUM") or next(
+        filter(None, map(shutil.which, CHROMIUM)), None
+    )
+    if (
+        not found
+        and shutil.which("apt-get")
+        and getattr(os, "geteuid", lambda: 1)() == 0
+    ):
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         environ = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
         subprocess.run(["apt-get", "update"], env=environ, **quiet)

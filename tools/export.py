@@ -90,7 +90,9 @@ def build(root: Path) -> dict[Path, str]:
         check_imports(chapter, earlier)
         for name, where in chapter.names.items():
             if name in names:
-                raise ExportError(f"{where}: {name} is already exported by {names[name]}")
+                raise ExportError(
+                    f"{where}: {name} is already exported by {names[name]}"
+                )
             names[name] = where
         modules[root / "minigpt" / f"{chapter.module}.py"] = render(chapter)
         earlier.append(chapter.module)
@@ -109,13 +111,17 @@ def read(path: Path) -> Chapter:
         if cell["cell_type"] == "markdown":
             quote = re.search(r"^> (.+(?:\n> .+)*)", source, re.M)
             if quote and number == 0:
-                chapter.summary = " ".join(re.sub(r"^> ", "", quote[1], flags=re.M).split())
+                chapter.summary = " ".join(
+                    re.sub(r"^> ", "", quote[1], flags=re.M).split()
+                )
         elif cell["cell_type"] == "code":
             take_code(chapter, source, where)
     if chapter.bodies and not chapter.module:
         raise ExportError(f"{path.name}: exports, but has no `#| default_exp name`")
     if chapter.module and not chapter.summary:
-        raise ExportError(f"{path.name}: the first cell needs a summary, `> What it builds.`")
+        raise ExportError(
+            f"{path.name}: the first cell needs a summary, `> What it builds.`"
+        )
     return chapter
 
 
@@ -125,19 +131,25 @@ def take_code(chapter: Chapter, source: str, where: str) -> None:
     for line in rest.splitlines():
         found = DIRECTIVE.match(line)
         if found and found[1] in KNOWN:
-            raise ExportError(f"{where}: {line.strip()!r} must be the cell's first line")
+            raise ExportError(
+                f"{where}: {line.strip()!r} must be the cell's first line"
+            )
     found = DIRECTIVE.fullmatch(first)
     if not found:
         return
     directive, argument = found.groups()
     if directive not in KNOWN:
-        raise ExportError(f"{where}: unknown directive {first.strip()!r}; known: {KNOWN}")
+        raise ExportError(
+            f"{where}: unknown directive {first.strip()!r}; known: {KNOWN}"
+        )
     if directive == "default_exp":
         expected = re.sub(r"^\d+_", "", chapter.path.stem)
         if chapter.module:
             raise ExportError(f"{where}: a second default_exp")
         if argument != expected:
-            raise ExportError(f"{where}: default_exp {argument!r}, but the file is {expected!r}")
+            raise ExportError(
+                f"{where}: default_exp {argument!r}, but the file is {expected!r}"
+            )
         chapter.module = argument
         return
     if argument:
@@ -190,7 +202,11 @@ def check_imports(chapter: Chapter, earlier: list[str]) -> None:
             modules = [alias.name for alias in node.names]
         for module in modules:
             package, _, name = module.partition(".")
-            if package == "minigpt" and not name.startswith("_") and name not in earlier:
+            if (
+                package == "minigpt"
+                and not name.startswith("_")
+                and name not in earlier
+            ):
                 raise ExportError(
                     f"{chapter.path.name}: imports {module}, which no earlier chapter exports"
                 )
@@ -213,8 +229,14 @@ def render(chapter: Chapter) -> str:
     text = parts[0] + "\n"
     for previous, part in zip(parts, parts[1:]):
         plain = not re.match(r"(@|def |class |if __name__)", part)
-        after_plain = previous is not parts[0] and not re.search(r"^(def|class) ", previous, re.M)
-        text += ("\n" if plain and (previous is parts[0] or after_plain) else "\n\n") + part + "\n"
+        after_plain = previous is not parts[0] and not re.search(
+            r"^(def|class) ", previous, re.M
+        )
+        text += (
+            ("\n" if plain and (previous is parts[0] or after_plain) else "\n\n")
+            + part
+            + "\n"
+        )
     return text
 
 
@@ -225,15 +247,23 @@ def gathered(imports: list[ast.stmt]) -> str:
         if isinstance(node, ast.Import):
             plain |= {ast.unparse(ast.Import([alias])) for alias in node.names}
         else:
-            names.setdefault(node.module, set()).update(ast.unparse(a) for a in node.names)
+            names.setdefault(node.module, set()).update(
+                ast.unparse(a) for a in node.names
+            )
     groups: list[list[str]] = [[], [], []]
     for line in sorted(plain):
         groups[rank(line.split()[1])].append(line)
     for module in sorted(names):
-        order = sorted(names[module], key=lambda n: (not n.isupper(), not n[0].isupper(), n))
+        order = sorted(
+            names[module], key=lambda n: (not n.isupper(), not n[0].isupper(), n)
+        )
         line = f"from {module} import " + ", ".join(order)
         if len(line) > 88:
-            line = f"from {module} import (\n" + "".join(f"    {n},\n" for n in order) + ")"
+            line = (
+                f"from {module} import (\n"
+                + "".join(f"    {n},\n" for n in order)
+                + ")"
+            )
         groups[rank(module)].append(line)
     return "\n".join("\n".join(group) + "\n" for group in groups if group)
 

@@ -16,13 +16,17 @@ MAX_OUTPUT_LINES = 60
 MAX_BYTES = 1_000_000
 MAX_IGNORED = 0.1  # share of code cells whose output is not compared
 
-ABSOLUTE = re.compile(r"(?<![\w./:])/(?:home|Users|root|tmp|work|mnt|opt|var)/\w|\b[A-Z]:\\\w")
+ABSOLUTE = re.compile(
+    r"(?<![\w./:])/(?:home|Users|root|tmp|work|mnt|opt|var)/\w|\b[A-Z]:\\\w"
+)
 VOLATILE = {
     "a memory address": re.compile(r"\b0x[0-9a-f]{6,}"),
     "a progress bar": re.compile(r"\d(?:it|s)/(?:s|it)\b|\d+%\|"),
     "a carriage return": re.compile(r"\r"),
 }
-MYST_ONLY = re.compile(r"^:::|^```\{|\{(?:cite|ref|numref|eq|doc|term)(?::\w+)?\}`", re.M)
+MYST_ONLY = re.compile(
+    r"^:::|^```\{|\{(?:cite|ref|numref|eq|doc|term)(?::\w+)?\}`", re.M
+)
 FENCE = re.compile(r"^(```|~~~).*?^\1\s*$", re.M | re.S)
 
 
@@ -74,7 +78,10 @@ def whole(notebook):
         yield "", f"id {double!r} is used twice or missing"
     for number, cell in enumerate(notebook.cells):
         if re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f-]+)?", cell.get("id", "")):
-            yield at(number, cell), "a random id; give the cell a name, other pages link to it"
+            yield (
+                at(number, cell),
+                "a random id; give the cell a name, other pages link to it",
+            )
     if not any(cell.get("id") == "setup-colab" for cell in notebook.cells):
         yield "", "no cell 'setup-colab', so it cannot run on Colab"
 
@@ -94,7 +101,9 @@ def executed(notebook):
     cells = list(code_cells(notebook))
     if not any(cell.outputs for _, cell in cells):
         yield "", "no output is stored, so nothing would be compared"
-    ignored = [w for w, c in cells if "nbval-ignore-output" in tags(c) or "NBVAL_" in c.source]
+    ignored = [
+        w for w, c in cells if "nbval-ignore-output" in tags(c) or "NBVAL_" in c.source
+    ]
     if len(ignored) > MAX_IGNORED * len(cells):
         yield "", f"{len(ignored)} of {len(cells)} code cells are not compared"
     for where, cell in cells:
@@ -133,7 +142,10 @@ def prose(notebook):
             run = 0
             text = FENCE.sub("", cell.source)
             if MYST_ONLY.search(cell.source):
-                yield at(number, cell), "MyST syntax that Colab and JupyterLab do not render"
+                yield (
+                    at(number, cell),
+                    "MyST syntax that Colab and JupyterLab do not render",
+                )
             if text.count("<details") != text.count("</details>"):
                 yield at(number, cell), "a <details> that is not closed in its cell"
             for alt, target in re.findall(r"!\[([^\]]*)\]\(([^)]*)\)", text):
@@ -146,7 +158,9 @@ def prose(notebook):
             if run > 2:
                 yield at(number, cell), "a third code cell in a row without prose"
     required = ["## Exercises", "## What we know now"]
-    everything = "\n".join(c.source for c in notebook.cells if c.cell_type == "markdown")
+    everything = "\n".join(
+        c.source for c in notebook.cells if c.cell_type == "markdown"
+    )
     for title in required:
         if not re.search(rf"^{title}", everything, re.M):
             yield "", f"no section {title!r}"
@@ -177,7 +191,10 @@ def outputs(notebook):
                 widest = max(len(line) for line in lines)
                 yield where, f"output line of {widest} columns; at most {MAX_LINE}"
             if ABSOLUTE.search(text):
-                yield where, f"output with an absolute path {ABSOLUTE.search(text)[0]!r}"
+                yield (
+                    where,
+                    f"output with an absolute path {ABSOLUTE.search(text)[0]!r}",
+                )
             for what, pattern in VOLATILE.items():
                 if plain and pattern.search(text):
                     yield where, f"output with {what}: {pattern.search(text)[0]!r}"
@@ -190,7 +207,10 @@ def figures(notebook):
             data = output.get("data", {})
             bare = [k for k in data if k.startswith("image/")]
             if bare and len(alt.split()) < 4:
-                yield where, f"{bare[0]} without alt text (cell metadata mystnb.image.alt)"
+                yield (
+                    where,
+                    f"{bare[0]} without alt text (cell metadata mystnb.image.alt)",
+                )
             markup = data.get("text/html", "")
             for svg in re.findall(r"<svg\b[^>]*>", markup):
                 if not enough_words(svg, "aria-label"):
@@ -207,8 +227,13 @@ def enough_words(tag: str, attribute: str) -> bool:
 
 def main() -> int:
     chapters = Path(__file__).resolve().parent.parent / "chapters"
-    found = [line for path in sorted(chapters.glob("*.ipynb")) for line in problems(path)]
-    print("\n".join(found) or f"notebook rules: {len(list(chapters.glob('*.ipynb')))} kept")
+    found = [
+        line for path in sorted(chapters.glob("*.ipynb")) for line in problems(path)
+    ]
+    print(
+        "\n".join(found)
+        or f"notebook rules: {len(list(chapters.glob('*.ipynb')))} kept"
+    )
     return bool(found)
 
 

@@ -63,11 +63,15 @@ class Explorable:
         self.controls = {name: list(values) for name, values in controls.items()}
         settings = list(itertools.product(*self.controls.values()))
         if len(settings) > 64:
-            raise ValueError(f"{len(settings)} frames make a heavy page; 64 is the limit")
+            raise ValueError(
+                f"{len(settings)} frames make a heavy page; 64 is the limit"
+            )
         self.caption = " ".join(caption.split())
         names = list(self.controls)
         self.figures = [draw(**dict(zip(names, setting))) for setting in settings]
-        key = json.dumps([self.caption, {k: [str(v) for v in vs] for k, vs in controls.items()}])
+        key = json.dumps(
+            [self.caption, {k: [str(v) for v in vs] for k, vs in controls.items()}]
+        )
         self.id = "x" + hashlib.sha256(key.encode()).hexdigest()[:10]
 
     def __repr__(self) -> str:

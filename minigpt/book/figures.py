@@ -7,7 +7,8 @@ A figure is the last expression of its cell:
     fig.ax.set(xlabel="step", ylabel="loss (nats per character)")
     fig
 
-On the site every colour named here becomes a CSS variable, so that the page decides what
+Importing this module sets Matplotlib's defaults to the book's style, because a legend or a
+title takes its style when it is made. On the site every colour named here becomes a CSS variable, so that the page decides what
 it looks like on a dark ground. Elsewhere (Colab, JupyterLab) the colour itself is used.
 """
 
@@ -69,9 +70,11 @@ _RC = {
     "savefig.facecolor": "none",
     "figure.constrained_layout.use": True,
 }
-_VARIABLE = {
-    value: f"var(--qp-{name}, {value})" for name, value in COLORS.items()
-} | {PAPER: f"var(--qp-paper, {PAPER})"}
+matplotlib.rcParams.update(_RC)
+
+_VARIABLE = {value: f"var(--qp-{name}, {value})" for name, value in COLORS.items()} | {
+    PAPER: f"var(--qp-paper, {PAPER})"
+}
 
 
 class Figure:
@@ -104,11 +107,10 @@ class Figure:
                 f"alt={alt!r} says too little: describe in a sentence what is seen"
             )
         self.alt, self.caption = " ".join(alt.split()), " ".join(caption.split())
-        with matplotlib.rc_context(_RC):
-            self.figure = MatplotlibFigure(figsize=size)
-            grid = self.figure.subplots(
-                rows, cols, squeeze=False, sharex=sharex, sharey=sharey
-            )
+        self.figure = MatplotlibFigure(figsize=size)
+        grid = self.figure.subplots(
+            rows, cols, squeeze=False, sharex=sharex, sharey=sharey
+        )
         self.axes = list(grid.flat)
         self.ax = self.axes[0]
 
@@ -116,7 +118,7 @@ class Figure:
         """The drawing alone, without caption: one `<svg>` element."""
         buffer = io.StringIO()
         salt = hashlib.sha256(self.alt.encode()).hexdigest()[:12]
-        with matplotlib.rc_context(_RC | {"svg.hashsalt": salt}), warnings.catch_warnings():
+        with matplotlib.rc_context({"svg.hashsalt": salt}), warnings.catch_warnings():
             # The reader's browser sets the text, in a font that has the glyph.
             warnings.filterwarnings("ignore", message="Glyph .* missing from font")
             FigureCanvasSVG(self.figure).print_svg(buffer, metadata={"Date": None})
@@ -155,4 +157,8 @@ def _tidy(svg: str, alt: str) -> str:
     svg = re.sub(r"'DejaVu Sans'(, [^;\"]*)?", family, svg)
     for value, variable in _VARIABLE.items():
         svg = re.sub(rf"(?<=: ){value}\b", variable, svg)
+    used = set(re.findall(r'(?:url\(#|href="#)([^)"]+)', svg))
+    svg = re.sub(
+        r' id="([^"]+)"', lambda m: m[0] if m[1] in used else "", svg
+    )  # Matplotlib names every group; two figures on a page would share the names
     return re.sub(r"\n\s*", "\n", svg)

@@ -24,7 +24,9 @@ class _Table:
             )
             return f"<tr>{inner}</tr>"
 
-        caption = f"<caption>{html.escape(self.caption)}</caption>" if self.caption else ""
+        caption = (
+            f"<caption>{html.escape(self.caption)}</caption>" if self.caption else ""
+        )
         body = "\n".join(row(r, "td") for r in self.rows)
         label = html.escape(self.caption or ", ".join(self.header), quote=True)
         return (

@@ -1,0 +1,12 @@
+"""Tests run as the book does: one thread, the seed given, data from the cache."""
+
+import os
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))  # for `tools`, which is not installed
+
+from tools.environment import notebook_environment  # noqa: E402
+
+os.environ.update(notebook_environment())

@@ -1,0 +1,113 @@
+"""minigpt.book: figures that carry their own words, explorables, tables, panels."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from minigpt import book
+
+ALT = "A line that rises from one to three."
+
+
+def draw(slope=1, kind="solid"):
+    fig = book.Figure(alt=f"A {kind} line of slope {slope}.", caption="It rises.")
+    fig.ax.plot([0, 1], [0, slope], linestyle=kind)
+    fig.ax.set(xlabel="step", ylabel="loss (nats)")
+    return fig
+
+
+def test_figure_is_one_labelled_svg_that_follows_the_theme():
+    markup = draw()._repr_html_()
+    assert markup.count("<svg") == 1
+    assert 'role="img" aria-label="A solid line of slope 1."' in markup
+    assert (
+        "var(--qp-ink, #1f2328)" in markup and "var(--qp-attention, #0072b2)" in markup
+    )
+    assert "<figcaption>It rises.</figcaption>" in markup
+    assert not re.search(r"(fill|stroke): #1f2328", markup)
+    assert "<text" in markup  # text stays text: it scales, and can be read out
+
+
+def test_figure_is_drawn_the_same_twice():
+    assert draw()._repr_html_() == draw()._repr_html_()
+
+
+def test_figures_of_one_page_share_no_ids():
+    ids = [set(re.findall(r'id="([^"]+)"', draw(s)._repr_html_())) for s in (1, 2)]
+    assert ids[0] and not ids[0] & ids[1]
+
+
+def test_figure_without_words_is_refused():
+    with pytest.raises(ValueError, match="alt='a plot' says too little"):
+        book.Figure(alt="a plot")
+
+
+def test_figure_with_hangul_warns_nobody(recwarn):
+    fig = book.Figure(alt=ALT)
+    fig.ax.set_title("고양이가 창밖을 보았다")
+    assert "고양이가" in fig.svg()
+    assert not recwarn.list
+
+
+def test_explorable_draws_every_combination_and_shows_the_first():
+    explorable = book.Explorable(
+        draw, "Move the slope.", slope=[1, 2, 3], kind=["solid", "dashed"]
+    )
+    markup = explorable._repr_html_()
+    assert len(explorable.figures) == 6
+    assert markup.count('class="qp-frame"') == 6
+    assert markup.count('class="qp-frame" hidden') == 5
+    assert 'type="range"' in markup and "<select" in markup
+    assert markup == explorable._repr_html_()
+
+
+@pytest.mark.parametrize("controls", [{}, {"slope": []}, {"slope": list(range(65))}])
+def test_explorable_refuses_what_it_cannot_show(controls):
+    with pytest.raises(ValueError, match=r"control|values|frames"):
+        book.Explorable(draw, "Move it.", **controls)
+
+
+def test_table_aligns_numbers_and_refuses_ragged_rows():
+    table = book.table(["norm", "loss"], [("pre", "2.24"), ("post", "−3.10")], "Losses")
+    markup = table._repr_html_()
+    assert (
+        "<caption>Losses</caption>" in markup and markup.count("text-align:right") == 2
+    )
+    assert repr(table).splitlines()[1] == "pre   2.24"
+    with pytest.raises(ValueError, match="row 0 has 1 cells, the header 2"):
+        book.table(["a", "b"], [("x",)])
+
+
+def test_panel_says_where_it_moves_when_no_kernel_will_answer(monkeypatch, capsys):
+    monkeypatch.setenv("MINIGPT_STATIC", "1")
+    book.panel(draw, slope=(1, 3))
+    assert "Live panel (slope)" in capsys.readouterr().out
+
+
+def test_panel_is_a_widget_in_a_live_notebook(monkeypatch):
+    monkeypatch.setenv("MINIGPT_STATIC", "0")
+    import ipywidgets
+
+    made = []
+    monkeypatch.setattr(ipywidgets, "interact", lambda f, **c: made.append((f, c)))
+    book.panel(draw, slope=(1, 3))
+    assert made == [(draw, {"slope": (1, 3)})]
+
+
+def test_missing_extra_is_named():
+    """I03"""
+    code = (
+        "import sys; sys.modules['matplotlib'] = None\n"
+        "try:\n    import minigpt.book\n"
+        "except ModuleNotFoundError as error:\n    print(error)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env=dict(os.environ),
+    )
+    assert 'pip install "minigpt[book]"' in done.stdout

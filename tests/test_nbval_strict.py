@@ -1,0 +1,103 @@
+"""The chapters' comparison itself fails when it should."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def run(folder: Path, *cells, timeout: int = 60) -> subprocess.CompletedProcess:
+    """nbval with our plugin over one notebook made of (source, stored outputs, tags)."""
+    new = nbformat.v4
+    notebook = new.new_notebook(
+        cells=[
+            new.new_code_cell(s, outputs=o, execution_count=i, metadata={"tags": t})
+            for i, (s, o, t) in enumerate(cells, 1)
+        ]
+    )
+    notebook.metadata.kernelspec = {"name": "python3", "display_name": "Python 3"}
+    nbformat.write(notebook, folder / "a.ipynb")
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        str(folder),
+        "-q",
+        "-p",
+        "no:cacheprovider",
+    ]
+    command += ["-p", "tools.nbval_strict", "--nbval", "--nbval-current-env"]
+    command += ["--nbval-sanitize-with", str(ROOT / "tools" / "nbval_sanitize.cfg")]
+    command += [f"--nbval-cell-timeout={timeout}", "-c", os.devnull, "--color", "no"]
+    environ = dict(os.environ, PYTHONPATH=str(ROOT))
+    return subprocess.run(
+        command,
+        env=environ,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+    )
+
+
+def said(text):
+    return [nbformat.v4.new_output("stream", name="stdout", text=text)]
+
+
+def html(text):
+    data = {"text/html": text, "text/plain": "x"}
+    return [nbformat.v4.new_output("execute_result", data=data, execution_count=1)]
+
+
+def test_counts_what_was_compared(tmp_path):
+    done = run(tmp_path, ("print(1)", said("1\n"), []), ("x = 2", [], []))
+    assert done.returncode == 0, done.stdout
+    assert "a.ipynb: 2 cells run, 1 outputs compared" in done.stdout
+
+
+def test_a_changed_output_fails(tmp_path):
+    done = run(tmp_path, ("print(2)", said("1\n"), []))
+    assert done.returncode == 1 and "mismatch 'stdout'" in done.stdout
+
+
+def test_stripped_outputs_fail(tmp_path):
+    """G10: nbval alone passes a notebook that stores nothing."""
+    done = run(tmp_path, ("x = 1", [], []))
+    assert done.returncode == 1 and "nothing was compared" in done.stdout
+
+
+def test_an_output_that_is_not_stored_fails(tmp_path):
+    done = run(tmp_path, ("print(1)", [], []), ("print(2)", said("2\n"), []))
+    assert done.returncode == 1 and "Unexpected output fields" in done.stdout
+
+
+def test_raises_exception_must_raise(tmp_path):
+    tag = ["raises-exception"]
+    error = nbformat.v4.new_output("error", ename="E", evalue="", traceback=[])
+    done = run(tmp_path, ("print(1)", said("1\n"), tag), ("1 / 0", [error], []))
+    assert done.returncode == 1
+    assert "tagged raises-exception, but the cell ran without an error" in done.stdout
+
+
+def test_a_dead_kernel_fails_soon(tmp_path):
+    """G06"""
+    kill = "import os, signal; os.kill(os.getpid(), getattr(signal, 'SIGKILL', 9))"
+    done = run(tmp_path, ("print(1)", said("1\n"), []), (kill, [], []), timeout=8)
+    assert done.returncode == 1 and "a.ipynb" in done.stdout
+
+
+@pytest.mark.parametrize("shown, code", [("<svg>1.00</svg>", 0), ("<b>1.00</b>", 1)])
+def test_drawings_are_not_compared_but_other_html_is(tmp_path, shown, code):
+    source = (
+        "class Shown:\n"
+        "    def __repr__(self): return 'x'\n"
+        f"    def _repr_html_(self): return {shown.replace('1.00', '1.01')!r}\n"
+        "Shown()"
+    )
+    done = run(tmp_path, (source, html(shown), []))
+    assert done.returncode == code, done.stdout
