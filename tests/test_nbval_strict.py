@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def run(folder: Path, *cells, timeout: int = 60) -> subprocess.CompletedProcess:
-    """nbval with our plugin over one notebook made of (source, stored outputs, tags)."""
+    """nbval with our plugin over one notebook of (source, stored outputs, tags)."""
     new = nbformat.v4
     notebook = new.new_notebook(
         cells=[

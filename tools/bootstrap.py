@@ -21,8 +21,8 @@ def main() -> int:
     version = sys.version_info[:2]
     if not OLDEST <= version <= NEWEST:
         print(
-            f"bootstrap: this is Python {version[0]}.{version[1]}; the book is built with "
-            f"3.11 to 3.13. Name one of them: make PYTHON=python3.12 ..."
+            f"bootstrap: this is Python {version[0]}.{version[1]}; the book is built "
+            "with 3.11 to 3.13. Name one of them: make PYTHON=python3.12 ..."
         )
         return 1
     folder = ROOT / ".venv"

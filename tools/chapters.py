@@ -1,4 +1,4 @@
-"""Run every chapter and compare each output with the one that is stored (nbval, strict).
+"""Run every chapter and compare each output with the stored one (nbval, strict).
 
 python tools/chapters.py          the way a reader runs them: each notebook alone in an
                                   empty folder, in an environment that holds only the

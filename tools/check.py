@@ -1,8 +1,8 @@
-"""Everything CI runs, in order: `make test`. Prints what passed, what failed, how long it took.
+"""Everything CI runs, in order: `make test`. Prints what passed and how long it took.
 
-A check whose program is missing (Chromium, npm) is left out, with the way to install it; in
-CI (`CI` set in the environment) a check left out is a failure. As root on Debian, Chromium
-is installed.
+A check whose program is missing (Chromium, npm) is left out, with the way to install it;
+in CI (`CI` set in the environment) a check left out is a failure. As root on Debian,
+Chromium is installed.
 """
 
 import os

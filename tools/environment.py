@@ -8,7 +8,7 @@ BUILD = ROOT / "_build"
 
 
 def notebook_environment() -> dict[str, str]:
-    """Variables for kernels and tests: one thread, silent progress, data from the cache.
+    """Variables for kernels and tests: one thread, silent progress, cached data.
 
     One thread, because results then do not depend on how many cores a machine has, and
     because two threads on a busy machine are far slower than one.

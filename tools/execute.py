@@ -1,11 +1,13 @@
-"""Run chapters in place, in order, and store their outputs: two runs are byte-identical.
+"""Run chapters in place, in order, and store their outputs.
+
+Two runs are byte-identical.
 
     python tools/execute.py                      every chapter
     python tools/execute.py chapters/02_*.ipynb  some of them
 
 Each chapter runs in an empty folder with one thread, its own kernel, and
-`MINIGPT_STATIC=1`, so that progress bars are silent. A cell that raises stops the run with
-the notebook's and the cell's name, and that notebook is left as it was.
+`MINIGPT_STATIC=1`, so that progress bars are silent. A cell that raises stops the run
+with the notebook's and the cell's name, and that notebook is left as it was.
 """
 
 import argparse

@@ -1,12 +1,12 @@
 """Write minigpt/*.py from the `#| export` cells of chapters/*.ipynb.
 
     python tools/export.py           write the package's generated modules
-    python tools/export.py --check   write nothing; fail if a module is not what its chapter says
+    python tools/export.py --check   write nothing; fail where module and chapter differ
 
 A cell that begins with `#| export` goes to the module that the notebook names in a cell
-`#| default_exp name`. The module's docstring begins with the notebook's summary: the first
-block quote of its first cell. Imports of all exported cells are gathered at the top. Only the standard library
-is used, so that the check runs anywhere.
+`#| default_exp name`. The module's docstring begins with the notebook's summary: the
+first block quote of its first cell. Imports of all exported cells are gathered at the
+top. Only the standard library is used, so that the check runs anywhere.
 """
 
 import argparse
@@ -15,6 +15,7 @@ import json
 import re
 import sys
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -192,7 +193,7 @@ def defined(node: ast.stmt) -> list[str]:
 
 
 def check_imports(chapter: Chapter, earlier: list[str]) -> None:
-    """A module may import only from earlier chapters (and from the hand-written helpers)."""
+    """A module imports only from earlier chapters and from hand-written helpers."""
     trees = [*chapter.imports, *(ast.parse(body) for body in chapter.bodies)]
     for node in (n for tree in trees for n in ast.walk(tree)):
         modules = []
@@ -208,7 +209,8 @@ def check_imports(chapter: Chapter, earlier: list[str]) -> None:
                 and name not in earlier
             ):
                 raise ExportError(
-                    f"{chapter.path.name}: imports {module}, which no earlier chapter exports"
+                    f"{chapter.path.name}: imports {module}, "
+                    "which no earlier chapter exports"
                 )
 
 
@@ -227,7 +229,7 @@ def render(chapter: Chapter) -> str:
     if "main" in chapter.names:
         parts.append('if __name__ == "__main__":\n    raise SystemExit(main())')
     text = parts[0] + "\n"
-    for previous, part in zip(parts, parts[1:]):
+    for previous, part in pairwise(parts):
         plain = not re.match(r"(@|def |class |if __name__)", part)
         after_plain = previous is not parts[0] and not re.search(
             r"^(def|class) ", previous, re.M

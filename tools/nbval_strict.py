@@ -1,7 +1,8 @@
 """A pytest plugin beside nbval: count what is compared, and let no cell slip through.
 
-nbval passes a notebook whose outputs were stripped (it compares nothing), and a cell tagged
-`raises-exception` that no longer raises. Both fail here. Use with `-p tools.nbval_strict`.
+nbval passes a notebook whose outputs were stripped (it compares nothing), and a cell
+tagged `raises-exception` that no longer raises. Both fail here. Use it with
+`-p tools.nbval_strict`.
 """
 
 from collections import Counter

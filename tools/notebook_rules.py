@@ -1,12 +1,13 @@
 """The rules that every chapter notebook keeps. `problems(path)` lists what breaks them.
 
 They exist because each of them once cost a reader of some book an evening: outputs that
-were never compared, figures without words, headings that skip, a path of the author's disk.
+were never compared, figures without words, headings that skip, an author's own path.
 """
 
 import html
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import nbformat
@@ -31,7 +32,7 @@ FENCE = re.compile(r"^(```|~~~).*?^\1\s*$", re.M | re.S)
 
 
 def problems(path: Path) -> list[str]:
-    """Everything in the notebook that breaks a rule, each line naming notebook and cell."""
+    """Everything in the notebook that breaks a rule, naming notebook and cell."""
     try:
         text = path.read_text("utf-8")
         notebook = nbformat.reads(text, as_version=nbformat.NO_CONVERT)
@@ -128,7 +129,7 @@ def headings(notebook):
     first = notebook.cells[0]
     if first.cell_type != "markdown" or not first.source.startswith("# "):
         yield "", "the first cell must begin with the only '# ' heading"
-    for (before, _, _), (level, where, title) in zip(levels, levels[1:]):
+    for (before, _, _), (level, where, title) in pairwise(levels):
         if level == 1:
             yield where, f"a second '# ' heading: {title!r}"
         elif level > before + 1:

@@ -40,9 +40,9 @@ _SCRIPT = """
 class Explorable:
     """One figure with controls, moved by a few lines of script on the page itself.
 
-    Works on the static page, in JupyterLab and in Colab; without script, in print and in
-    a notebook that is not trusted it shows its first frame. For free parameters put a
-    `panel` with the same `draw` below it.
+    Works on the static page, in JupyterLab and in Colab; without script, in print and
+    in a notebook that is not trusted it shows its first frame. For free parameters put
+    a `panel` with the same `draw` below it.
 
     Args:
         draw: returns a `Figure` for one setting; called once for every combination.
@@ -93,8 +93,9 @@ class Explorable:
             .replace("LABELS", json.dumps(labels).replace("</", "<\\/"))
         )
         return (
-            f'<figure class="qp-figure qp-explorable" id="{self.id}" style="margin:1em 0">'
-            '<div class="qp-controls" style="display:flex;gap:.4em 1.5em;flex-wrap:wrap">'
+            f'<figure class="qp-figure qp-explorable" id="{self.id}" '
+            'style="margin:1em 0"><div class="qp-controls" '
+            'style="display:flex;gap:.4em 1.5em;flex-wrap:wrap">'
             f"{controls}</div>{frames}"
             f"<figcaption>{html.escape(self.caption)}</figcaption></figure>"
             f"<script>{script}</script>"
@@ -110,8 +111,8 @@ class Explorable:
             control = (
                 f'<input id="{ident}" type="range" min="0" max="{len(values) - 1}" '
                 f'value="0" step="1" disabled style="flex:1;min-width:8em">'
-                f'<output for="{ident}" style="min-width:3em">{html.escape(str(values[0]))}'
-                "</output>"
+                f'<output for="{ident}" style="min-width:3em">'
+                f"{html.escape(str(values[0]))}</output>"
             )
         style = "display:flex;gap:.6em;align-items:center;flex:1 1 14em;max-width:26em"
         return f'<div style="{style}">{start}{control}</div>'
