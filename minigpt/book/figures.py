@@ -7,10 +7,10 @@ A figure is the last expression of its cell:
     fig.ax.set(xlabel="step", ylabel="loss (nats per character)")
     fig
 
-Importing this module sets Matplotlib's defaults to the book's style, because a legend or
-a title takes its style when it is made. On the site every colour named here becomes a CSS
-variable, so that the page decides what it looks like on a dark ground. Elsewhere (Colab,
-JupyterLab) the colour itself is used.
+Importing this module sets Matplotlib's defaults to the book's style, because a legend
+or a title takes its style when it is made. On the site every colour named here becomes
+a CSS variable, so that the page decides what it looks like on a dark ground. Elsewhere
+(Colab, JupyterLab) the colour itself is used.
 """
 
 import hashlib

@@ -46,7 +46,7 @@ def _align(cell) -> str:
 
 
 def table(header: list[str], rows: list[tuple], caption: str = "") -> _Table:
-    """A table that displays itself; give numbers as text, rounded as they shall be read.
+    """A table that displays itself; give numbers as text, rounded for reading.
 
     Raises:
         ValueError: if a row has another number of cells than the header.
