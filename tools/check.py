@@ -1,7 +1,7 @@
 """Everything CI runs, in order: `make test`. Prints what passed and how long it took.
 
 A check whose program is missing (Chromium, npm) is left out, with the way to install
-it; in CI (`CI` set in the environment) a check left out is a failure. As root on Debian,
+it; in CI (`CI` set in the environment) that is a failure. As root on Debian,
 Chromium is installed.
 """
 
