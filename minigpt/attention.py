@@ -1,6 +1,6 @@
 """Causal self-attention: every token takes a weighted mean of what it may see.
 
-Chapter 2 of The Quiet Parts builds this module step by step: chapters/02_attention.ipynb
+Chapter 2 of The Quiet Parts builds this module: chapters/02_attention.ipynb
 Shapes: B batch, T tokens, D d_model, H heads, K d_head, F d_ff, V vocabulary.
 """
 
@@ -22,7 +22,7 @@ class CausalSelfAttention(nn.Module):
         d_model: width of the residual stream, a multiple of `n_heads`.
         n_heads: number of heads; each works on `d_model // n_heads` numbers.
         dropout: probability, in training only, of dropping an attention weight and
-            of dropping an entry of the output (both, as GPT-2 does).
+            of dropping an entry of the output (both, as GPT-1 does).
         bias: whether the two linear maps have a bias.
 
     Raises:
@@ -58,18 +58,28 @@ class CausalSelfAttention(nn.Module):
         Raises:
             ValueError: if `x` is not three-dimensional or its last size is not D.
         """
+        q, k, v = self.queries_keys_values(x)  # (B, H, T, K) each
+        y = F.scaled_dot_product_attention(
+            q,
+            k,
+            v,
+            dropout_p=self.dropout if self.training else 0.0,  # not switched by eval()
+            is_causal=True,
+        )
+        y = y.transpose(1, 2).reshape(x.shape)  # (B, T, H, K) -> (B, T, D)
+        return F.dropout(self.out(y), self.dropout, self.training)
+
+    def queries_keys_values(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Split (B, T, D) into queries, keys and values, (B, H, T, K) each."""
         if x.ndim != 3 or x.shape[-1] != self.d_model:
             raise ValueError(
                 f"attention expected x of shape (B, T, {self.d_model}), "
                 f"got {tuple(x.shape)}"
             )
         B, T, D = x.shape
-        dropout = self.dropout if self.training else 0.0
-        # (B, T, 3D) -> three of (B, H, T, K)
-        q, k, v = self.qkv(x).view(B, T, 3, self.n_heads, -1).permute(2, 0, 3, 1, 4)
-        mixed = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True)
-        y = self.out(mixed.transpose(1, 2).reshape(B, T, D))  # heads side by side again
-        return F.dropout(y, dropout, self.training)
+        qkv = self.qkv(x).view(B, T, 3, self.n_heads, D // self.n_heads)
+        q, k, v = qkv.permute(2, 0, 3, 1, 4)  # (3, B, H, T, K)
+        return q, k, v
 
 
 @torch.no_grad()
@@ -77,17 +87,19 @@ def attention_weights(attn: CausalSelfAttention, x: Tensor) -> Tensor:
     """The weights that `attn` gives, for looking at; its forward never stores them.
 
     Args:
-        attn: the attention to look into. Dropout is left out.
+        attn: the attention to look into. Its dropout is left out.
         x: (B, T, D), what `attn` would be called with.
 
     Returns:
         (B, H, T, T): entry [b, h, t, s] is how much token t takes from token s. Every
         row sums to 1; entries with s > t are exactly 0.
 
+    Raises:
+        ValueError: if `x` is not three-dimensional or its last size is not D.
+
     Source: Vaswani et al. (2017), equation 1.
     """
-    B, T, D = x.shape
-    q, k, _ = attn.qkv(x).view(B, T, 3, attn.n_heads, -1).permute(2, 0, 3, 1, 4)
-    scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
-    hidden = torch.ones(T, T, dtype=torch.bool, device=x.device).triu(1)
+    q, k, _ = attn.queries_keys_values(x)
+    scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])  # (B, H, T, T)
+    hidden = torch.ones_like(scores, dtype=torch.bool).triu(1)
     return scores.masked_fill(hidden, -math.inf).softmax(dim=-1)
