@@ -306,11 +306,15 @@ def _merges(
 
 def _merge(word: list[bytes], pair: tuple[bytes, bytes]) -> list[bytes]:
     """Join every occurrence of `pair` in `word`, from the left."""
+    first, second = pair
     merged, at = [], 0
     while at < len(word):
-        found = tuple(word[at : at + 2]) == pair
-        merged.append(pair[0] + pair[1] if found else word[at])
-        at += 2 if found else 1
+        if word[at] == first and at + 1 < len(word) and word[at + 1] == second:
+            merged.append(first + second)
+            at += 2
+        else:
+            merged.append(word[at])
+            at += 1
     return merged
 
 
@@ -391,8 +395,7 @@ def _row(ids: Sequence[int] | Tensor, context: int) -> Tensor:
 
 def _gather(ids: Tensor, starts: Tensor, context: int) -> tuple[Tensor, Tensor]:
     """x and y, (W, T), of the windows that begin at `starts`, (W,)."""
-    span = torch.arange(context + 1, device=ids.device)
-    rows = ids[starts[:, None] + span]  # (W, T + 1)
+    rows = ids.unfold(0, context + 1, 1)[starts]  # (W, T + 1)
     return rows[:, :-1].contiguous(), rows[:, 1:].contiguous()
 
 
