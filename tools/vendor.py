@@ -32,7 +32,9 @@ class VendorError(Exception):
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--site", action="store_true", help="only what the site publishes")
+    parser.add_argument(
+        "--site", action="store_true", help="only what the site publishes"
+    )
     args = parser.parse_args(argv)
     try:
         fetched = vendor(site_only=args.site)
@@ -83,7 +85,9 @@ def pack(spec: str, folder: Path) -> Path:
             timeout=TIMEOUT,
         )
     except subprocess.TimeoutExpired:
-        raise VendorError(f"npm pack {spec} took more than {TIMEOUT} s; no network?") from None
+        raise VendorError(
+            f"npm pack {spec} took more than {TIMEOUT} s; no network?"
+        ) from None
     archives = list(folder.glob("*.tgz"))
     if done.returncode or len(archives) != 1:
         reason = done.stderr.strip() or done.stdout.strip() or "no archive came"
@@ -115,7 +119,9 @@ def unpack(archive: Path, folder: Path, patterns: list[str]) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(tar.extractfile(member).read())
     if unused:
-        raise VendorError(f"{archive.name} has no file like {', '.join(sorted(unused))}")
+        raise VendorError(
+            f"{archive.name} has no file like {', '.join(sorted(unused))}"
+        )
 
 
 if __name__ == "__main__":

@@ -1,0 +1,19 @@
+"""The book's own Sphinx extension: its look, its marks and its figures.
+
+`settings`  repository address and vendored libraries, checked before anything is built
+`cells`     code cells that enter the package, hidden code, the lines below a title
+`outline`   the ladder, the chapter list and the navigation, from `_ext/outline.yml`
+`glossary`  the terms in English and Korean
+`sources`   the list of references, with the places that use them
+`finish`    what is left to mend in the finished pages
+"""
+
+from quiet_parts import cells, finish, glossary, outline, settings, sources
+
+__all__ = ["setup"]
+
+
+def setup(app):
+    for part in (settings, cells, outline, glossary, sources, finish):
+        part.setup(app)
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

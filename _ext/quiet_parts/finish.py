@@ -1,0 +1,46 @@
+"""What is left to mend in the finished pages, and what the site does not publish."""
+
+import itertools
+import re
+from pathlib import Path
+
+TABLE = re.compile(r'<div class="pst-scrollable-table-container">(.*?</table>)', re.S)
+UNUSED = ["**/*.map", "scripts/fontawesome.js*", "webpack-macros.html", "sbt-webpack-macros.html"]
+
+
+def setup(app):
+    app.connect("build-finished", finish)
+
+
+def finish(app, error):
+    if error is not None or app.builder.name != "html":
+        return
+    out = Path(app.outdir)
+    for pattern in UNUSED:
+        for path in (out / "_static").glob(pattern):
+            path.unlink()
+    for path in out.rglob("*.html"):
+        if "_static" in path.relative_to(out).parts:
+            continue
+        text = path.read_text("utf-8")
+        mended = mend(text)
+        if mended != text:
+            path.write_text(mended, "utf-8", newline="\n")
+    # Without it GitHub Pages drops every folder whose name begins with an underscore.
+    (out / ".nojekyll").touch()
+
+
+def mend(text: str) -> str:
+    """Make every Markdown table a named region that scrolls in itself, by keyboard too."""
+    count = itertools.count(1)
+
+    def region(found):
+        head = re.search(r"<thead>.*?</thead>", found[1], re.S)
+        words = re.sub(r"<[^>]+>", " ", head[0]) if head else ""
+        words = re.sub(r"[\\$(){}^_\s]+", " ", words).strip().replace('"', "'")
+        label = f"Table {next(count)}" + (f": {words}" if words else "")
+        return (
+            f'<div class="qp-table" role="region" aria-label="{label}" tabindex="0">{found[1]}'
+        )
+
+    return TABLE.sub(region, text)

@@ -1,0 +1,217 @@
+"""The ladder, the chapter list and the navigation, drawn from `_ext/outline.yml`.
+
+A chapter is written when `_toc.yml` lists it; until then it is shown as to come.
+"""
+
+import re
+from html import escape
+from pathlib import Path
+
+import yaml
+from docutils import nodes
+from sphinx.util.docutils import SphinxDirective
+
+OUTLINE = Path(__file__).resolve().parents[1] / "outline.yml"
+
+
+def setup(app):
+    app.add_node(Placeholder)
+    app.add_directive("ladder", LadderDirective)
+    app.add_directive("chapters", ChaptersDirective)
+    app.connect("doctree-resolved", fill)
+    app.connect("env-updated", refresh)
+    app.connect("html-page-context", add_navigation, priority=600)
+
+
+def read_outline() -> dict:
+    return yaml.safe_load(OUTLINE.read_text("utf-8"))
+
+
+class Placeholder(nodes.General, nodes.Element):
+    """Filled when all pages are read and it is known which chapters exist."""
+
+
+class LadderDirective(SphinxDirective):
+    def run(self):
+        self.env.note_dependency(str(OUTLINE))
+        return [Placeholder(draw="ladder")]
+
+
+class ChaptersDirective(SphinxDirective):
+    def run(self):
+        self.env.note_dependency(str(OUTLINE))
+        return [Placeholder(draw="chapters")]
+
+
+def refresh(app, env):
+    """The landing page depends on which chapters there are: always write it anew."""
+    return [env.config.root_doc]
+
+
+def fill(app, doctree, docname):
+    for node in list(doctree.findall(Placeholder)):
+        draw = {"ladder": draw_ladder, "chapters": draw_chapters}[node["draw"]]
+        node.replace_self(nodes.raw("", draw(app, docname), format="html"))
+
+
+def written(app) -> dict[str, str]:
+    """Chapter name -> its page, for the chapters that the table of contents lists."""
+    found = {}
+    for page in app.env.found_docs:
+        match = re.fullmatch(r"chapters/\d+_(\w+)", page)
+        if match:
+            found[match[1]] = page
+    return found
+
+
+def link(app, docname: str, page: str) -> str:
+    return escape(app.builder.get_relative_uri(docname, page), quote=True)
+
+
+def code_marks(text: str) -> str:
+    """Escape, and turn `code` into <code>."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
+
+
+# The chapter list ----------------------------------------------------------------------
+
+
+def draw_chapters(app, docname: str) -> str:
+    pages = written(app)
+    items = []
+    for chapter in read_outline()["chapters"]:
+        name, question = chapter["name"], code_marks(chapter["question"])
+        number = f'<span class="qp-number">{chapter["number"]:02}</span>'
+        body = f'<span class="qp-name">{name}</span><span>{question}</span>'
+        if name in pages:
+            href = link(app, docname, pages[name])
+            items.append(f'<li><a href="{href}">{number}{body}</a></li>')
+        else:
+            later = '<span class="qp-later">to come</span>'
+            items.append(f'<li class="qp-to-come"><div>{number}{body}{later}</div></li>')
+    return f'<ol class="qp-chapters">{"".join(items)}</ol>'
+
+
+# The ladder ----------------------------------------------------------------------------
+
+
+def draw_ladder(app, docname: str) -> str:
+    outline, pages = read_outline(), written(app)
+    numbers = {chapter["name"]: chapter["number"] for chapter in outline["chapters"]}
+    rungs = []
+    for place, rung in enumerate(outline["rungs"], 1):
+        name = rung["chapter"]
+        label = f"chapter {numbers[name]}"
+        if name in pages:
+            where = f'<a href="{link(app, docname, pages[name])}">{label}</a>'
+        else:
+            where = f"{label}, to come"
+        state = "" if name in pages else ' class="qp-to-come"'
+        rungs.append(
+            f'<li{state}><div class="qp-rung">{draw_rung(rung)}</div>'
+            f'<div class="qp-rung-text"><p><span class="qp-number">{place}</span>'
+            f"<strong>{escape(rung['name'])}</strong>"
+            f' <span class="qp-where">{where}</span></p>'
+            f"<p><code>{escape(rung['code'])}</code></p>"
+            f"<p>{escape(rung['says'])}</p></div></li>"
+        )
+    key = "".join(
+        f'<span class="qp-key-{part}">{words}</span>'
+        for part, words in [
+            ("attention", "attention"),
+            ("mlp", "MLP"),
+            ("norm", "norm"),
+            ("stream", "residual stream"),
+        ]
+    )
+    caption = "The ladder, from the ground up: each rung changes one line of the block."
+    return (
+        f'<figure class="qp-ladder"><ol>{"".join(rungs)}</ol>'
+        f'<figcaption>{caption}<span class="qp-key">{key}</span></figcaption></figure>'
+    )
+
+
+def draw_rung(rung: dict) -> str:
+    """One block as a rung: what the two sublayers do to what passes through."""
+    residual = rung.get("residual", False)
+    stream = 46 if residual else 33
+    parts = [f'<path class="qp-stream" d="M0 {stream}H220"/>']
+    for start, kind in ((10, "attention"), (116, "mlp")):
+        parts += draw_sublayer(rung, start, kind, stream)
+    return (
+        '<svg viewBox="0 0 220 64" aria-hidden="true" focusable="false">'
+        f"{''.join(parts)}</svg>"
+    )
+
+
+def draw_sublayer(rung: dict, x: int, kind: str, stream: int) -> list[str]:
+    """A box, the branch that leads through it, and the marks on the way."""
+    new = rung.get("new")
+    if not rung.get("residual"):
+        return [box(x + 24, stream - 10, 44, kind, rung)]
+    pre, post = rung["order"] == "pre", rung["order"] == "post"
+    plus = x + (74 if post else 84)
+    parts = [
+        f'<path class="qp-branch" d="M{x} {stream}V24q0-6 6-6H{plus - 6}q6 0 6 6V{stream}"/>'
+    ]
+    parts.append(box(x + (30 if pre else 22), 8, 36, kind, rung))
+    parts.append(
+        f'<circle class="qp-plus" cx="{plus}" cy="{stream}" r="6"/>'
+        f'<path class="qp-plus" d="M{plus - 3} {stream}h6m-3-3v6"/>'
+    )
+    if pre or post:
+        at = (x + 16, 18) if pre else (plus + 17, stream)
+        parts.append(norm(*at, rung.get("rms", False), new == "norm"))
+    if rung.get("dropout"):
+        mark = " qp-new" if new == "dropout" else ""
+        parts.append(f'<circle class="qp-drop{mark}" cx="{x + 84}" cy="32" r="4.5"/>')
+    return parts
+
+
+def box(x: int, y: int, width: int, kind: str, rung: dict) -> str:
+    if kind == "mlp" and rung.get("gate"):
+        half = f'width="{width}" height="9" rx="2.5" class="qp-mlp'
+        new = " qp-new" if rung.get("new") == "mlp" else ""
+        return (
+            f'<rect x="{x}" y="{y - 1}" {half}"/><rect x="{x}" y="{y + 12}" {half}{new}"/>'
+        )
+    return f'<rect x="{x}" y="{y}" width="{width}" height="20" rx="3" class="qp-{kind}"/>'
+
+
+def norm(x: int, y: int, rms: bool, new: bool) -> str:
+    classes = f"qp-norm{' qp-rms' if rms else ''}{' qp-new' if new else ''}"
+    return f'<rect x="{x - 4}" y="{y - 9}" width="8" height="18" rx="4" class="{classes}"/>'
+
+
+# Navigation ----------------------------------------------------------------------------
+
+
+def add_navigation(app, pagename, templatename, context, doctree):
+    """Give the templates the parts of the book, with short names."""
+    site_map = app.config.external_site_map
+    parts, here = [], {}
+    for tree in site_map.root.subtrees:
+        pages = []
+        for page in map(str, tree.items):
+            if page not in app.env.titles:
+                continue
+            entry = page_entry(app, page, pagename, context)
+            pages.append(entry)
+            if page == pagename:
+                here = {"part": tree.caption, **entry}
+        parts.append({"caption": tree.caption, "pages": pages})
+    context["qp_parts"], context["qp_here"] = parts, here
+    for side in ("prev", "next"):
+        if context.get(side):
+            name, _, question = context[side]["title"].partition(": ")
+            context[side] = {**context[side], "name": name, "question": question}
+
+
+def page_entry(app, page: str, pagename: str, context) -> dict:
+    number = re.fullmatch(r"chapters/(\d+)_\w+", page)
+    return {
+        "number": number[1] if number else "",
+        "name": app.env.titles[page].astext().partition(": ")[0],
+        "link": context["pathto"](page),
+        "current": page == pagename,
+    }

@@ -1,0 +1,81 @@
+"""Repository address from the environment, vendored libraries, page context."""
+
+import os
+import re
+from pathlib import Path
+
+from sphinx.errors import ConfigError
+
+ROOT = Path(__file__).resolve().parents[2]
+ASSETS = ROOT / "_assets"
+NEEDED = [
+    "vendor/mathjax/es5/tex-mml-chtml.js",
+    "vendor/html-manager/dist/embed.js",
+    "vendor/source-serif/files/source-serif-4-latin-wght-normal.woff2",
+]
+
+
+def setup(app):
+    # Jupyter Book sets these for extensions that the book does not load.
+    for name in ("comments_config", "bibtex_bibfiles"):
+        app.add_config_value(name, None, "")
+    app.connect("config-inited", read_settings, priority=1)
+    app.connect("html-page-context", add_context, priority=600)
+
+
+def read_settings(app, config):
+    missing = [name for name in NEEDED if not (ASSETS / name).is_file()]
+    if missing:
+        raise ConfigError(
+            f"vendored libraries are missing in {ASSETS.name}: {', '.join(missing)}. "
+            "Run: python tools/vendor.py"
+        )
+    config.html_static_path.append(str(ASSETS))
+    options = config.html_theme_options
+    for key in ("url", "branch"):
+        value = os.environ.get(f"BOOK_REPOSITORY_{key.upper()}")
+        if value:
+            options[f"repository_{key}"] = value.rstrip("/")
+    if not re.fullmatch(r"https?://[^/]+/.+/[^/]+", options["repository_url"]):
+        raise ConfigError(
+            f"the repository's address {options['repository_url']!r} should look like "
+            "https://github.com/owner/name (repository.url in _config.yml, or "
+            "BOOK_REPOSITORY_URL in the environment)"
+        )
+
+
+def repository_file(app, path: str) -> str:
+    """The address at which a file of the repository can be read."""
+    options = app.config.html_theme_options
+    return f"{options['repository_url']}/blob/{options['repository_branch']}/{path}"
+
+
+def add_context(app, pagename, templatename, context, doctree):
+    options = app.config.html_theme_options
+    context["repository"] = options["repository_url"]
+    context["colab"] = context["notebook"] = None
+    if pagename in app.env.found_docs:
+        source = Path(app.env.doc2path(pagename)).name
+        if source.endswith(".ipynb"):
+            context["notebook"] = f"{pagename}.ipynb"
+            context["colab"] = colab(app, f"{pagename}.ipynb")
+    if any("html-manager" in str(getattr(s, "filename", "")) for s in scripts(context)):
+        # The widgets' icon fonts would come from a foreign server otherwise.
+        base = context["pathto"]("_static/vendor/html-manager/dist/", 1)
+        body = f'window.__jupyter_widgets_assets_path__="{base}";'
+        app.add_js_file(None, body=body, priority=10)
+
+
+def scripts(context):
+    return context.get("script_files", [])
+
+
+def colab(app, path: str) -> str | None:
+    """Where Colab opens a notebook of the repository, if it can."""
+    options = app.config.html_theme_options
+    base = options.get("launch_buttons", {}).get("colab_url")
+    found = re.fullmatch(r"https://github\.com/(.+)", options["repository_url"])
+    if not base or not found:
+        return None
+    branch = options["repository_branch"]
+    return f"{base.rstrip('/')}/github/{found[1]}/blob/{branch}/{path}"
