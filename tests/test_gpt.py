@@ -1,0 +1,362 @@
+"""Chapter 11: the whole model. Case numbers are those of the collected bug reports."""
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from minigpt.block import BLOCKS
+from minigpt.gpt import (
+    GPT,
+    IGNORE,
+    MLPS,
+    NORMS,
+    GPTConfig,
+    check_ids,
+    check_tokens,
+    count_by_formula,
+    count_by_part,
+    describe,
+    next_token_loss,
+)
+from minigpt.layernorm import LayerNorm
+
+TINY = GPTConfig(vocab_size=13, context=8, n_layers=2, n_heads=2, d_model=16)
+EVERY = [
+    replace(TINY, norm=norm, mlp=mlp, order=order)
+    for norm in NORMS
+    for mlp in MLPS
+    for order in BLOCKS
+]
+
+
+def build(config: GPTConfig, seed: int = 0) -> GPT:
+    torch.manual_seed(seed)
+    return GPT(config)
+
+
+def tokens(config: GPTConfig, B: int = 2, T: int | None = None) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(1)
+    return torch.randint(
+        config.vocab_size, (B, T or config.context), generator=generator
+    )
+
+
+# config
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"d_model": 1600, "n_heads": 48}, ["d_model=1600", "n_heads=48"]),
+        ({"n_heads": 0}, ["n_heads=0"]),
+        ({"n_layers": 0}, ["n_layers=0"]),
+        ({"vocab_size": 0}, ["vocab_size=0"]),
+        ({"vocab_size": 65.0}, ["vocab_size=65.0"]),
+        ({"n_layers": True}, ["n_layers=True"]),
+        ({"context": -1}, ["context=-1"]),
+        ({"d_model": "wide"}, ["d_model='wide'"]),
+        ({"d_ff": 0}, ["d_ff=0"]),
+        ({"dropout": -0.1}, ["dropout=-0.1"]),
+        ({"dropout": 1.5}, ["dropout=1.5"]),
+        ({"dropout": math.nan}, ["dropout=nan"]),
+        ({"norm_eps": 0.0}, ["norm_eps=0.0"]),
+        ({"norm": "batch"}, ["norm='batch'", "layernorm"]),
+        ({"mlp": "relu"}, ["mlp='relu'", "gelu"]),
+        ({"order": "sideways"}, ["order='sideways'", "pre", "post"]),
+    ],
+)
+def test_b01_a_wrong_config_is_refused_with_field_and_value(wrong, words):
+    with pytest.raises(ValueError) as caught:
+        replace(TINY, **wrong)
+    assert all(word in str(caught.value) for word in words)
+
+
+def test_config_goes_through_json_and_back():
+    config = replace(TINY, dropout=0.1, tie_weights=False)
+    assert GPTConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+    with pytest.raises(ValueError, match="n_embd"):
+        GPTConfig.from_dict({"vocab_size": 5, "n_embd": 32})
+
+
+def test_the_mlp_is_four_times_as_wide_unless_it_is_said():
+    assert GPTConfig(vocab_size=5, d_model=32).d_ff == 128
+    assert build(replace(TINY, d_ff=40)).blocks[0].mlp.up.out_features == 40
+
+
+# construction
+
+
+def test_a08_std_and_initial_loss_of_a_deep_model():
+    config = GPTConfig(vocab_size=65, n_layers=12, n_heads=12, d_model=192)
+    model = build(config)
+    for name, parameter in model.named_parameters():
+        if name.endswith("bias"):
+            assert not parameter.any(), name
+        elif name.endswith(("attn.out.weight", "mlp.down.weight")):
+            assert parameter.std().item() == pytest.approx(
+                0.02 / math.sqrt(24), rel=0.05
+            ), name
+        elif "norm" not in name:
+            assert parameter.std().item() == pytest.approx(0.02, rel=0.05), name
+    x = tokens(config)
+    loss = next_token_loss(model(x), tokens(config, T=64).flip(0))
+    assert loss.item() == pytest.approx(math.log(65), abs=0.3)
+
+
+@pytest.mark.parametrize("config", EVERY, ids=lambda c: f"{c.norm}-{c.mlp}-{c.order}")
+@pytest.mark.parametrize("tied", [True, False])
+def test_initial_loss_is_ln_v(config, tied):
+    config = replace(config, vocab_size=65, context=64, d_model=64, tie_weights=tied)
+    generator = torch.Generator().manual_seed(5)
+    x, y = torch.randint(65, (2, 8, 64), generator=generator)
+    assert next_token_loss(build(config)(x), y).item() == pytest.approx(
+        math.log(65), abs=0.1
+    )
+
+
+def test_init_finds_residual_writes_by_structure_when_called_again():
+    model = build(replace(TINY, d_model=64))
+    model.init_weights(std=1.0)
+    assert model.blocks[1].attn.out.weight.std().item() == pytest.approx(0.5, rel=0.05)
+    assert model.blocks[1].attn.qkv.weight.std().item() == pytest.approx(1.0, rel=0.05)
+
+
+def test_a12_every_eps_and_every_dropout_is_the_configs():
+    model = build(replace(TINY, dropout=0.37, norm_eps=1e-3))
+    norms = [m for m in model.modules() if isinstance(m, LayerNorm)]
+    assert len(norms) == 2 * 2 + 1 and all(m.eps == 1e-3 for m in norms)
+    rates = [m.dropout for b in model.blocks for m in (b.attn, b.mlp)]
+    assert [*rates, model.drop.p] == [0.37] * 5
+    bare = build(replace(TINY, bias=False))
+    assert not [name for name, _ in bare.named_parameters() if name.endswith("bias")]
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("order", list(BLOCKS))
+@pytest.mark.parametrize("bias", [True, False])
+def test_parameters_by_formula_and_by_counting(tied, order, bias):
+    config = replace(TINY, tie_weights=tied, order=order, bias=bias, d_ff=24)
+    model = build(config)
+    assert count_by_formula(config) == count_by_part(model)
+    n = sum(p.numel() for p in model.parameters())
+    assert sum(count_by_part(model).values()) == n
+
+
+def test_b04_the_state_holds_parameters_only():
+    model = build(TINY)
+    assert set(model.state_dict()) == {
+        name for name, _ in model.named_parameters(remove_duplicate=False)
+    }
+    longer = build(replace(TINY, context=16))
+    with pytest.raises(RuntimeError, match="pos_emb"):
+        longer.load_state_dict(model.state_dict())
+
+
+def test_tying_survives_saving_and_loading(tmp_path):
+    model, other = build(TINY), build(TINY, seed=7)
+    torch.save(model.state_dict(), tmp_path / "model.pt")
+    other.load_state_dict(torch.load(tmp_path / "model.pt"))
+    assert other.head.weight is other.tok_emb.weight
+    with torch.no_grad():
+        other.tok_emb.weight.add_(1.0)
+    assert torch.equal(other.head.weight, model.head.weight + 1.0)
+    untied = build(replace(TINY, tie_weights=False))
+    assert untied.head.weight is not untied.tok_emb.weight
+
+
+# forward
+
+
+def reference(model: GPT, ids: torch.Tensor) -> torch.Tensor:
+    """GPT-2's forward from torch's own parts, for Pre-LN and Post-LN."""
+    c, w = model.config, dict(model.named_parameters(remove_duplicate=False))
+
+    def norm(x, name):
+        return F.layer_norm(
+            x, (c.d_model,), w[f"{name}.weight"], w[f"{name}.bias"], c.norm_eps
+        )
+
+    def attn(x, at):
+        inner = nn.MultiheadAttention(c.d_model, c.n_heads, batch_first=True)
+        inner = inner.to(x.dtype).eval()
+        inner.in_proj_weight.data = w[f"{at}.qkv.weight"].data
+        inner.in_proj_bias.data = w[f"{at}.qkv.bias"].data
+        inner.out_proj.weight.data = w[f"{at}.out.weight"].data
+        inner.out_proj.bias.data = w[f"{at}.out.bias"].data
+        mask = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
+        return inner(x, x, x, attn_mask=mask, need_weights=False)[0]
+
+    def mlp(x, at):
+        inner = F.gelu(x @ w[f"{at}.up.weight"].T + w[f"{at}.up.bias"])
+        return inner @ w[f"{at}.down.weight"].T + w[f"{at}.down.bias"]
+
+    x = w["tok_emb.weight"][ids] + w["pos_emb.weight"][: ids.shape[1]]
+    for i in range(c.n_layers):
+        at = f"blocks.{i}"
+        if c.order == "pre":
+            x = x + attn(norm(x, f"{at}.attn_norm"), f"{at}.attn")
+            x = x + mlp(norm(x, f"{at}.mlp_norm"), f"{at}.mlp")
+        else:
+            x = norm(x + attn(x, f"{at}.attn"), f"{at}.attn_norm")
+            x = norm(x + mlp(x, f"{at}.mlp"), f"{at}.mlp_norm")
+    if c.order == "pre":
+        x = norm(x, "final_norm")
+    return x @ w["head.weight"].T
+
+
+@pytest.mark.parametrize("order", ["pre", "post"])
+def test_forward_equals_torchs_parts_in_float64(order):
+    model = build(replace(TINY, order=order)).double()
+    with torch.no_grad():
+        for parameter in model.parameters():  # nothing is 0 or 1 any more
+            parameter.add_(torch.randn_like(parameter) * 0.3)
+    ids = tokens(TINY)
+    assert torch.allclose(model(ids), reference(model, ids), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("config", EVERY, ids=lambda c: f"{c.norm}-{c.mlp}-{c.order}")
+def test_no_logit_depends_on_a_later_token(config):
+    """By gradient: of the logits at t with respect to the embeddings at every place."""
+    model = build(config).double()
+    seen = {}
+
+    def keep(module, inputs, output):
+        output.retain_grad()
+        seen["x"] = output
+
+    model.drop.register_forward_hook(keep)
+    logits = model(tokens(config, B=1))
+    for t in range(config.context):
+        seen["x"].grad = None
+        logits[0, t].square().sum().backward(retain_graph=True)
+        size = seen["x"].grad[0].abs().amax(-1)
+        assert (size[: t + 1] > 0).all() and not size[t + 1 :].any()
+
+
+def test_positions_tell_equal_tokens_apart():
+    model = build(TINY)
+    same = torch.full((1, 8), 3)
+    logits = model(same)[0]
+    assert not torch.allclose(logits[1], logits[2], atol=1e-4)
+    with torch.no_grad():
+        model.pos_emb.weight.zero_()
+    logits = model(same)[0]
+    assert torch.allclose(logits[1], logits[2], atol=1e-6)
+
+
+def test_a11_evaluation_is_free_of_dropout_and_of_random_numbers():
+    model, plain = build(replace(TINY, dropout=0.5)), build(TINY)
+    x = tokens(TINY)
+    model.eval()
+    before = torch.get_rng_state()
+    first, second = model(x), model(x)
+    assert torch.equal(first, second) and torch.equal(first, plain(x))
+    assert torch.equal(torch.get_rng_state(), before)
+    model.train()
+    assert not torch.equal(model(x), model(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_logits_have_the_models_dtype_and_the_loss_is_wide(dtype):
+    model = build(TINY).to(dtype)
+    logits = model(tokens(TINY))
+    assert logits.dtype == dtype and logits.shape == (2, 8, 13)
+    wide = torch.promote_types(dtype, torch.float32)
+    assert next_token_loss(logits, tokens(TINY)).dtype == wide
+
+
+def test_b02_too_many_tokens_name_both_numbers():
+    config = replace(TINY, context=16)
+    model = build(config)
+    assert model(tokens(config, T=16)).shape == (2, 16, 13)
+    with pytest.raises(ValueError, match=r"17.*context=16"):
+        model(tokens(config, T=17))
+
+
+def test_b03_wrong_ids_are_named():
+    model = build(TINY)
+    with pytest.raises(ValueError, match=r"id 13 .*vocab_size=13"):
+        model(torch.tensor([[0, 13]]))
+    with pytest.raises(ValueError, match="id -1 "):
+        model(torch.tensor([[0, -1]]))
+    with pytest.raises(ValueError, match="float32"):
+        model(torch.zeros(1, 4))
+    with pytest.raises(ValueError, match=r"\(B, T\).*\(4,\)"):
+        model(torch.zeros(4, dtype=torch.long))
+    ids = tokens(TINY)
+    assert torch.equal(model(ids.int()), model(ids))
+
+
+def test_b03_ids_on_another_device_are_not_waited_for():
+    """The meta device has no values to look at: looking would raise."""
+    ids = torch.empty(2, 8, dtype=torch.long, device="meta")
+    check_tokens(ids, TINY)
+    check_ids(ids, 13, "target", ignore=True)
+
+
+# loss
+
+
+def test_loss_is_the_mean_negative_log_probability():
+    logits = torch.randn(2, 3, 5, dtype=torch.float64)
+    targets = torch.tensor([[0, 1, 2], [3, 4, 0]])
+    expected = sum(
+        -math.log(logits[b, t].softmax(-1)[targets[b, t]])
+        for b in range(2)
+        for t in range(3)
+    )
+    loss = next_token_loss(logits, targets)
+    assert loss.item() == pytest.approx(expected / 6, abs=1e-12)
+    total = next_token_loss(logits, targets, "sum")
+    assert total.item() == pytest.approx(expected, abs=1e-12)
+
+
+def test_d10_ignored_targets_do_not_count():
+    logits = torch.randn(2, 4, 5, requires_grad=True)
+    targets = torch.randint(5, (2, 4))
+    targets[1] = IGNORE
+    loss = next_token_loss(logits, targets)
+    loss.backward()
+    assert torch.allclose(loss, F.cross_entropy(logits[0], targets[0]))
+    assert not logits.grad[1].any() and logits.grad[0].any()
+
+    logits.grad = None
+    none = next_token_loss(logits, torch.full((2, 4), IGNORE))
+    none.backward()
+    assert none.item() == 0.0 and not logits.grad.any()
+
+
+@pytest.mark.parametrize("bad", [5, -1, -101])
+def test_b03_wrong_targets_are_named(bad):
+    targets = torch.tensor([[0, bad, IGNORE]])
+    with pytest.raises(ValueError, match=f"target id {bad} "):
+        next_token_loss(torch.zeros(1, 3, 5), targets)
+
+
+def test_loss_refuses_other_shapes_and_words():
+    with pytest.raises(ValueError, match=r"\(1, 4\).*\(1, 3, 5\)"):
+        next_token_loss(torch.zeros(1, 3, 5), torch.zeros(1, 4, dtype=torch.long))
+    with pytest.raises(ValueError, match="reduction='none'"):
+        next_token_loss(torch.zeros(1, 3, 5), torch.zeros(1, 3).long(), "none")
+
+
+# describe
+
+
+def test_describe_lists_every_part_once_and_leaves_nothing_behind():
+    model = build(replace(TINY, dropout=0.5)).train()
+    rows = describe(model, tokens(TINY))
+    shapes = {row["part"]: row["shape"] for row in rows}
+    assert shapes["tok_emb"] == (2, 8, 16)
+    assert shapes["blocks.1.attn.qkv"] == (2, 8, 48)
+    assert shapes["blocks.0.mlp.up"] == (2, 8, 64)
+    assert rows[-1]["part"] == "head" and rows[-1]["shape"] == (2, 8, 13)
+    own = sum(row["parameters"] for row in rows)
+    assert own == sum(p.numel() for p in model.parameters())
+    assert model.training and model.drop.training
+    assert not any(m._forward_hooks for m in model.modules())
