@@ -12,6 +12,7 @@ with the notebook's and the cell's name, and that notebook is left as it was.
 
 import argparse
 import os
+import re
 import sys
 import tempfile
 import time
@@ -19,11 +20,18 @@ from pathlib import Path
 
 import nbformat
 from nbclient import NotebookClient
-from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+from nbclient.exceptions import CellExecutionError, CellTimeoutError
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 from tools.environment import notebook_environment  # noqa: E402
+
+WIDGET = "application/vnd.jupyter.widget-view+json"
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class Stopped(Exception):
+    """Which notebook and cell stopped, and why."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -36,8 +44,8 @@ def main(argv: list[str] | None = None) -> int:
         start = time.perf_counter()
         try:
             text = execute(path, args.timeout)
-        except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
-            print(f"execute: {path.name} stopped and was left as it was:\n{error}")
+        except Stopped as error:
+            print(f"execute: {error}\n{path.name} was left as it was.", flush=True)
             return 1
         temporary = path.with_suffix(".tmp")
         temporary.write_text(text, "utf-8", newline="\n")
@@ -50,15 +58,28 @@ def execute(path: Path, timeout: int) -> str:
     """Return the notebook's text with fresh outputs."""
     notebook = nbformat.read(path, as_version=4)
     notebook.metadata.pop("widgets", None)
+    place = [f"{path.name}, before its first cell"]
+
+    def note(cell, cell_index):
+        place.append(f"{path.name}, cell {cell_index} [{cell.get('id')}]")
+
     with tempfile.TemporaryDirectory() as folder:
-        NotebookClient(
+        client = NotebookClient(
             notebook,
             timeout=timeout,
+            iopub_timeout=60,
+            raise_on_iopub_timeout=True,
             kernel_name="python3",
             record_timing=False,
             store_widget_state=False,
             resources={"metadata": {"path": folder}},
-        ).execute()
+            on_cell_start=note,
+        )
+        try:
+            client.execute()
+        # A kernel that dies as it starts is a bare RuntimeError.
+        except (CellExecutionError, CellTimeoutError, RuntimeError) as error:
+            raise Stopped(f"{place[-1]}: {COLOUR.sub('', str(error))}") from error
     notebook.metadata = nbformat.from_dict(
         {
             "kernelspec": {
@@ -73,6 +94,9 @@ def execute(path: Path, timeout: int) -> str:
         cell.metadata.pop("execution", None)
         if cell.cell_type == "code":
             cell.outputs = merge_streams(cell.outputs)
+            for output in cell.outputs:
+                # Dead without a kernel, and its id is another one in each run.
+                output.get("data", {}).pop(WIDGET, None)
     nbformat.validate(notebook)
     return nbformat.writes(notebook).rstrip("\n") + "\n"
 
