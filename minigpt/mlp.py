@@ -1,6 +1,6 @@
 """The feed-forward network: the same two-layer function at every token, alone.
 
-Chapter 3 of The Quiet Parts builds this module step by step: chapters/03_mlp.ipynb
+Chapter 3 of The Quiet Parts builds this module: chapters/03_mlp.ipynb
 Shapes: B batch, T tokens, D d_model, H heads, K d_head, F d_ff, V vocabulary.
 """
 
@@ -17,7 +17,7 @@ class MLP(nn.Module):
 
     Args:
         d_model: width of the residual stream.
-        d_ff: inner width; 4 * d_model by convention.
+        d_ff: inner width, as a number of neurons; 4 * d_model by convention.
         dropout: probability, in training only, of dropping an entry of the output.
         bias: whether the two linear maps have a bias.
 
