@@ -146,7 +146,7 @@ def stamp_readme(text: str, to: Repository) -> str:
     """Link definitions, `[name]: address`, and the clone command."""
     links = {
         "book": to.pages,
-        "repository": to.url,
+        "issues": f"{to.url}/issues",
         "tests": f"{to.url}/actions/workflows/test.yml",
         "badge": f"{to.url}/actions/workflows/test.yml/badge.svg?branch={to.branch}",
     }
