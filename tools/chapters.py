@@ -48,10 +48,12 @@ def main(argv: list[str] | None = None) -> int:
 
 def install_wheel(folder: Path) -> Path:
     """An environment with the built wheel, its extra, and nothing else."""
-    shutil.rmtree(folder, ignore_errors=True)
-    shutil.rmtree(BUILD / "dist", ignore_errors=True)
+    # setuptools would put what an earlier build left in `build` into the wheel.
+    for stale in (folder, BUILD / "dist", ROOT / "build"):
+        shutil.rmtree(stale, ignore_errors=True)
     pip = [sys.executable, "-m", "pip", "wheel", "-qq", "--no-deps", str(ROOT)]
     subprocess.run([*pip, "-w", str(BUILD / "dist")], check=True)
+    shutil.rmtree(ROOT / "build", ignore_errors=True)
     (wheel,) = (BUILD / "dist").glob("minigpt-*.whl")
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
     python = environment_python(folder)
