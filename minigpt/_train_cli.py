@@ -39,8 +39,8 @@ def main(argv: list[str] | None = None) -> int:
     """Train. Exit status: 0 done, 1 diverged, 2 a bad option, 130 after Ctrl-C."""
     parser = make_parser()
     args = parser.parse_args(argv)
-    torch.set_num_threads(choose_threads(args.threads))
     try:
+        torch.set_num_threads(choose_threads(args.threads))
         job = prepare(args)
     except (ValueError, FileExistsError, FileNotFoundError) as error:
         parser.error(str(error))
@@ -211,7 +211,7 @@ def choose_threads(asked: int | None) -> int:
     """
     if asked is not None:
         if asked < 1:
-            raise SystemExit(f"--threads {asked} must be at least 1")
+            raise ValueError(f"--threads {asked} must be at least 1")
         return asked
     if os.environ.get("OMP_NUM_THREADS"):
         return torch.get_num_threads()

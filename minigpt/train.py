@@ -157,9 +157,11 @@ def _whole(name: str, value: int, least: int) -> None:
         raise ValueError(f"{name}={value!r} must be a whole number, at least {least}")
 
 
-DECAYS: dict[str, Callable[[float], float]] = {  # done, 0 to 1 -> share of lr left
-    "cosine": lambda done: 0.5 * (1 + math.cos(math.pi * done)),
-    "linear": lambda done: 1 - done,
+DECAYS: dict[
+    str, Callable[[float], float]
+] = {  # share of the time -> share of the fall
+    "linear": lambda done: done,
+    "cosine": lambda done: 0.5 * (1 - math.cos(math.pi * done)),
 }
 
 
@@ -181,7 +183,7 @@ def learning_rate(step: int, config: TrainConfig) -> float:
     if step >= config.steps:
         return config.min_lr
     done = (step - config.warmup) / (config.steps - config.warmup)
-    return config.min_lr + (config.lr - config.min_lr) * DECAYS[config.decay](done)
+    return config.lr - (config.lr - config.min_lr) * DECAYS[config.decay](done)
 
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")

@@ -1,0 +1,48 @@
+"""The recorded training runs that chapter 12 shows; `tools/record.py` remakes them."""
+
+import json
+from dataclasses import dataclass
+from importlib.resources import files
+
+from minigpt.gpt import GPTConfig
+from minigpt.train import TrainConfig
+
+__all__ = ["SEEDS", "Record", "read"]
+
+SEEDS = (1337, 1, 2)
+
+
+@dataclass(frozen=True)
+class Record:
+    """One run of the recipe: what was trained, and how the loss went.
+
+    Losses are in nats per character, rounded to 4 digits. `losses` has one number for
+    every step; `val_losses`, over the whole validation split, belong to `val_steps`.
+    """
+
+    model_config: GPTConfig
+    train_config: TrainConfig
+    n_parameters: int
+    losses: list[float]
+    val_steps: list[int]
+    val_losses: list[float]
+
+    @property
+    def final(self) -> float:
+        """The validation loss after the last step."""
+        return self.val_losses[-1]
+
+
+def read(seed: int) -> Record:
+    """The record of one seed. Raises FileNotFoundError if there is none."""
+    path = files("minigpt.book") / "records" / f"shakespeare_{seed}.jsonl"
+    head, *rows = map(json.loads, path.read_text("utf-8").splitlines())
+    vals = [row for row in rows if "val_loss" in row]
+    return Record(
+        model_config=GPTConfig.from_dict(head["model_config"]),
+        train_config=TrainConfig.from_dict(head["train_config"]),
+        n_parameters=head["n_parameters"],
+        losses=[loss for row in rows for loss in row["losses"]],
+        val_steps=[row["step"] for row in vals],
+        val_losses=[row["val_loss"] for row in vals],
+    )

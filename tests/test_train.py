@@ -1,0 +1,644 @@
+"""Chapter 12: training. Case numbers are those of the collected bug reports."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+import minigpt.train as module
+from minigpt.book import records
+from minigpt.gpt import GPT, IGNORE, GPTConfig, next_token_loss
+from minigpt.text import Batches, CharTokenizer, split, tiny_shakespeare
+from minigpt.train import (
+    DECAYS,
+    TrainConfig,
+    TrainingDiverged,
+    accumulate_gradient,
+    choose_device,
+    choose_dtype,
+    decay_groups,
+    evaluate,
+    learning_rate,
+    load_checkpoint,
+    load_model,
+    make_optimizer,
+    save_checkpoint,
+    train,
+    unwrap,
+)
+
+MODEL = GPTConfig(
+    vocab_size=11, context=8, n_layers=2, n_heads=2, d_model=16, dropout=0.1
+)
+RECIPE = TrainConfig(
+    steps=20,
+    batch_size=4,
+    lr=1e-2,
+    warmup=3,
+    seed=1,
+    eval_every=5,
+    checkpoint_every=5,
+    device="cpu",
+)
+IDS = (torch.arange(333) * 7 + torch.arange(333) // 5) % 11
+VAL = IDS[:50]
+
+
+def build(config: GPTConfig = MODEL, seed: int = 0) -> GPT:
+    torch.manual_seed(seed)
+    return GPT(config)
+
+
+def batches(recipe: TrainConfig = RECIPE, ids: torch.Tensor = IDS) -> Batches:
+    return Batches(ids, recipe.batch_size, MODEL.context, seed=recipe.seed)
+
+
+def without_speed(rows: list[dict]) -> list[dict]:
+    return [{k: v for k, v in r.items() if k != "tokens_per_s"} for r in rows]
+
+
+def same(a, b) -> bool:
+    """Equal bit for bit, through dicts and lists."""
+    if isinstance(a, torch.Tensor):
+        return torch.equal(a, b)
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[k], b[k]) for k in a)
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(map(same, a, b))
+    return a == b
+
+
+# config
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"steps": 0}, ["steps=0"]),
+        ({"steps": 2.5}, ["steps=2.5"]),
+        ({"batch_size": 0}, ["batch_size=0"]),
+        ({"accumulate": 0}, ["accumulate=0"]),
+        ({"checkpoint_every": 0}, ["checkpoint_every=0"]),
+        ({"seed": -1}, ["seed=-1"]),
+        ({"lr": 0.0}, ["lr=0.0"]),
+        ({"lr": math.nan}, ["lr=nan"]),
+        ({"lr": 1e-3, "min_lr": 1e-2}, ["min_lr=0.01", "lr=0.001"]),
+        ({"warmup": 21}, ["warmup=21", "steps=20"]),
+        ({"betas": (0.9, 1.0)}, ["betas=(0.9, 1.0)"]),
+        ({"weight_decay": -1.0}, ["weight_decay=-1.0"]),
+        ({"clip": 0.0}, ["clip=0.0", "None"]),
+        ({"decay": "steps"}, ["decay='steps'", "linear", "cosine"]),
+        ({"dtype": "int8"}, ["dtype='int8'", "bfloat16"]),
+    ],
+)
+def test_a_wrong_recipe_is_refused_with_field_and_value(wrong, words):
+    with pytest.raises(ValueError) as caught:
+        replace(RECIPE, **wrong)
+    assert all(word in str(caught.value) for word in words)
+
+
+def test_recipe_goes_through_json_and_back():
+    recipe = replace(RECIPE, betas=(0.8, 0.95), clip=None)
+    assert TrainConfig.from_dict(json.loads(json.dumps(recipe.to_dict()))) == recipe
+    with pytest.raises(ValueError, match="learning_rate"):
+        TrainConfig.from_dict({"learning_rate": 1.0})
+
+
+# schedule
+
+
+@pytest.mark.parametrize("decay", list(DECAYS))
+@pytest.mark.parametrize("warmup", [0, 1, 5, 20])
+@pytest.mark.parametrize("min_lr", [0.0, 1e-3, 1e-2])
+def test_e06_schedule(decay, warmup, min_lr):
+    recipe = replace(RECIPE, decay=decay, warmup=warmup, min_lr=min_lr)
+    rates = [learning_rate(step, recipe) for step in range(21)]
+    assert all(0 < rate <= recipe.lr for rate in rates[:20])
+    assert rates[:warmup] == sorted(set(rates[:warmup]))  # rises
+    assert rates[warmup:] == sorted(rates[warmup:], reverse=True)  # falls
+    if warmup < recipe.steps:
+        assert rates[warmup] == recipe.lr == max(rates)
+    for late in (20, 21, 200):
+        assert learning_rate(late, recipe) == min_lr
+
+
+def test_schedule_halfway():
+    recipe = replace(RECIPE, warmup=0, min_lr=2e-3)
+    assert learning_rate(10, recipe) == pytest.approx(6e-3)
+    cosine = replace(recipe, decay="cosine")
+    assert learning_rate(10, cosine) == pytest.approx(6e-3)
+    assert learning_rate(5, cosine) == pytest.approx(
+        2e-3 + 8e-3 * (1 + math.sqrt(0.5)) / 2
+    )
+
+
+# device and dtype
+
+
+def test_f03_pairs_of_device_and_dtype(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 0))
+    cpu, cuda, mps = (torch.device(kind) for kind in ("cpu", "cuda:0", "mps"))
+    assert choose_dtype(cpu) == torch.float32
+    assert choose_dtype(mps) == torch.float32
+    assert choose_dtype(cuda) == torch.bfloat16
+    assert choose_dtype(cuda, "float16") == torch.float16
+    assert choose_dtype(cpu, "bfloat16") == torch.bfloat16
+    with pytest.raises(ValueError, match=r"float16.*'cpu'.*float32, bfloat16"):
+        choose_dtype(cpu, "float16")
+    with pytest.raises(ValueError, match=r"bfloat16.*'mps'"):
+        choose_dtype(mps, "bfloat16")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
+    assert choose_dtype(cuda) == torch.float32
+
+
+def test_f03_the_best_device_is_taken_and_a_missing_one_refused(monkeypatch):
+    def there(cuda: bool, mps: bool):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
+        monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
+
+    there(True, True)
+    assert choose_device() == torch.device("cuda")
+    assert choose_device("cuda:1") == torch.device("cuda:1")
+    there(False, True)
+    assert choose_device() == torch.device("mps")
+    there(False, False)
+    assert choose_device() == torch.device("cpu")
+    for word in ("cuda", "cuda:0", "mps", "tpu"):
+        with pytest.raises(ValueError, match=f"device='{word}'.*cpu"):
+            choose_device(word)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_f03_the_cpus_pairs_train_and_keep_float32_weights(dtype):
+    model = build()
+    rows = train(model, batches(), replace(RECIPE, dtype=dtype, steps=3))
+    assert len(rows) == 3 and all(math.isfinite(row["loss"]) for row in rows)
+    assert all(p.dtype == torch.float32 for p in model.parameters())
+
+
+# optimizer and gradient
+
+
+def test_matrices_decay_and_vectors_do_not():
+    model = build()
+    decaying, rest = (group["params"] for group in decay_groups(model, 0.1))
+    assert [g["weight_decay"] for g in decay_groups(model, 0.1)] == [0.1, 0.0]
+    names = {id(p): name for name, p in model.named_parameters()}
+    assert all(names[id(p)].endswith("bias") or "norm" in names[id(p)] for p in rest)
+    assert not any("norm" in names[id(p)] for p in decaying)
+    assert len(decaying) + len(rest) == len(names)
+    assert make_optimizer(model, RECIPE).defaults["fused"] is True
+
+
+def unequal() -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Two batches of one row, the second with two targets that count."""
+    x, y = torch.randint(11, (2, 2, 8), generator=torch.Generator().manual_seed(3))
+    y[1, 2:] = IGNORE
+    return [(x[:1], y[:1]), (x[1:], y[1:])]
+
+
+def gradient(model: GPT) -> torch.Tensor:
+    return torch.cat([p.grad.flatten() for p in model.parameters()])
+
+
+def test_e10_accumulation_is_the_big_batch():
+    parts = unequal()
+    model = build(replace(MODEL, dropout=0.0)).double()
+    x, y = (torch.cat(pair) for pair in zip(*parts))
+    whole = next_token_loss(model(x), y)
+    whole.backward()
+    expected = gradient(model)
+    model.zero_grad()
+    loss, n_tokens = accumulate_gradient(model, iter(parts), 2)
+    assert (gradient(model) - expected).abs().max() < 1e-12
+    assert loss.item() == pytest.approx(whole.item(), abs=1e-6) and n_tokens == 16
+
+    model.zero_grad()  # a mean of means is something else
+    for part in parts:
+        (next_token_loss(model(part[0]), part[1]) / 2).backward()
+    assert (gradient(model) - expected).abs().max() > 1e-4
+
+
+def test_d10_a_batch_without_targets_changes_nothing():
+    parts = unequal()
+    empty = (parts[0][0], torch.full((1, 8), IGNORE))
+    model = build(replace(MODEL, dropout=0.0)).double()
+    accumulate_gradient(model, iter([parts[0]]), 1)
+    expected = gradient(model)
+    model.zero_grad()
+    accumulate_gradient(model, iter([parts[0], empty]), 2)
+    assert (gradient(model) - expected).abs().max() < 1e-12
+    model.zero_grad()
+    loss, _ = accumulate_gradient(model, iter([empty]), 1)
+    assert loss.item() == 0.0 and not gradient(model).any()
+
+
+def test_batches_that_end_are_an_error():
+    with pytest.raises(ValueError, match="2 needed, 1 left"):
+        accumulate_gradient(build(), iter(unequal()[:1]), 2)
+
+
+def test_b03_ids_outside_the_vocabulary_stop_training_before_it_begins():
+    ids = IDS.clone()
+    ids[300] = 11
+    with pytest.raises(ValueError, match=r"11.*vocab_size=11"):
+        train(build(), batches(ids=ids), RECIPE)
+
+
+def test_clipping_shortens_long_gradients_only():
+    steps = replace(RECIPE, steps=1, warmup=0)
+    free = train(build(), batches(), replace(steps, clip=None))[0]["grad_norm"]
+    model = build()
+    assert train(model, batches(), replace(steps, clip=1e-3))[0]["grad_norm"] == free
+    # AdamW is blind to the gradient's length, so look at the gradient itself.
+    accumulate_gradient(model, batches())
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1e-3)
+    assert gradient(model).norm().item() == pytest.approx(1e-3, rel=1e-3)
+
+
+# training
+
+
+def test_a_small_model_learns_a_pattern():
+    recipe = replace(RECIPE, steps=200, eval_every=200)
+    rows = train(build(), batches(), recipe, val=VAL)
+    assert rows[0]["loss"] > 2.2 and rows[-1]["val_loss"] < 1.0
+    assert [row["step"] for row in rows] == list(range(1, 201))
+    assert set(rows[0]) == {"step", "loss", "lr", "grad_norm", "tokens_per_s"}
+
+
+def test_records_say_what_happened_and_nothing_is_printed(capsys):
+    seen = []
+    recipe = replace(RECIPE, record_every=4, eval_every=10)
+    rows = train(build(), batches(), recipe, val=VAL, on_record=seen.append)
+    assert [row["step"] for row in rows] == [4, 8, 10, 12, 16, 20] and seen == rows
+    assert [row["step"] for row in rows if "val_loss" in row] == [10, 20]
+    assert rows[0]["lr"] == learning_rate(3, recipe)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_what_is_recorded_does_not_change_the_run():
+    every, some = build(), build()
+    train(every, batches(), RECIPE, val=VAL)
+    train(some, batches(), replace(RECIPE, record_every=7, eval_every=20))
+    assert same(every.state_dict(), some.state_dict())
+
+
+def test_same_seed_same_losses_and_another_seed_others():
+    first, second, other = (
+        [row["loss"] for row in train(build(), batches(r), r)]
+        for r in (RECIPE, RECIPE, replace(RECIPE, seed=2))
+    )
+    assert first == second and first != other
+
+
+# evaluation
+
+
+@pytest.mark.parametrize("n", [2, 8, 9, 10, 17, 33])
+def test_evaluate_counts_every_target_once(n):
+    model, ids = build().double().eval(), IDS[:n]
+    total = 0.0
+    for start in range(0, n - 1, 8):
+        x, y = ids[start : n - 1][:8], ids[start + 1 : n][:8]
+        total += next_token_loss(model(x[None]), y[None], "sum").item()
+    for batch_size in (1, 3, 64):
+        loss = evaluate(model, ids, batch_size)
+        assert loss == pytest.approx(total / (n - 1), abs=1e-12)
+
+
+def test_evaluate_refuses_what_has_no_target():
+    for ids in (IDS[:1], IDS[None]):
+        with pytest.raises(ValueError, match=r"\(N,\)"):
+            evaluate(build(), ids)
+
+
+def test_c13_evaluate_restores_every_modules_mode_and_all_random_state(monkeypatch):
+    model = build()
+    model.train()
+    model.blocks[1].eval()
+    modes = [m.training for m in model.modules()]
+    before = torch.get_rng_state()
+    first, second = evaluate(model, VAL), evaluate(model, VAL)
+    assert first == second  # dropout was off
+    assert [m.training for m in model.modules()] == modes
+    assert torch.equal(torch.get_rng_state(), before)
+    assert all(p.grad is None and p.requires_grad for p in model.parameters())
+
+    def fail(*args):
+        raise RuntimeError("in the middle")
+
+    monkeypatch.setattr(module, "next_token_loss", fail)
+    with pytest.raises(RuntimeError, match="in the middle"):
+        evaluate(model, VAL)
+    assert [m.training for m in model.modules()] == modes
+
+
+# resume
+
+
+@pytest.mark.parametrize("accumulate", [1, 3])
+@pytest.mark.parametrize("stop", [10, 13])
+def test_e01_e07_a_resumed_run_is_the_uninterrupted_one(tmp_path, accumulate, stop):
+    """With dropout, in the middle of an epoch, with a new model and new batches."""
+    recipe = replace(RECIPE, accumulate=accumulate)
+    whole, data = build(), batches()
+    expected = train(whole, data, recipe, val=VAL, folder=tmp_path / "whole")
+    halves = []
+    for seed, until in ((0, stop), (99, None)):
+        half, more = build(seed=seed), batches()
+        torch.manual_seed(1234 + seed)  # whatever happened in between
+        halves += train(
+            half,
+            more,
+            recipe,
+            val=VAL,
+            folder=tmp_path / "half",
+            resume=bool(halves),
+            until=until,
+        )
+    here = without_speed(halves)
+    here[stop - 1].pop("val_loss")  # a stop is an occasion to look
+    there = without_speed(expected)
+    there[stop - 1].pop("val_loss", None)
+    assert here == there
+    a, b = (load_checkpoint(tmp_path / run / "last.pt") for run in ("whole", "half"))
+    assert same(a, b) and a["step"] == 20
+    assert same(next(data), next(more))
+    rows = (tmp_path / "half" / "records.jsonl").read_text("utf-8").splitlines()
+    assert [json.loads(row)["step"] for row in rows] == list(range(1, 21))
+
+
+def test_e01_in_a_new_process(tmp_path):
+    code = f"""
+import sys; sys.path[:0] = {sys.path!r}
+from tests.test_train import *
+train(build(seed=5), batches(), RECIPE, val=VAL, folder={str(tmp_path)!r}, resume=True)
+"""
+    train(build(), batches(), RECIPE, val=VAL, folder=tmp_path, until=10)
+    root = Path(__file__).resolve().parent.parent
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=root)
+    whole = build()
+    train(whole, batches(), RECIPE, val=VAL)
+    assert same(load_checkpoint(tmp_path / "last.pt")["model"], whole.state_dict())
+
+
+def test_records_beyond_the_checkpoint_are_dropped_on_resume(tmp_path):
+    train(build(), batches(), RECIPE, folder=tmp_path, until=10)
+    with open(tmp_path / "records.jsonl", "a", encoding="utf-8") as file:
+        file.write(json.dumps({"step": 11, "loss": 0.0}) + "\n")
+    train(build(), batches(), RECIPE, folder=tmp_path, resume=True)
+    rows = (tmp_path / "records.jsonl").read_text("utf-8").splitlines()
+    assert [json.loads(row)["step"] for row in rows] == list(range(1, 21))
+
+
+def test_ctrl_c_finishes_the_step_and_leaves_a_checkpoint(tmp_path):
+    def press(record):
+        if record["step"] == 7:
+            os.kill(os.getpid(), 2)
+
+    if sys.platform == "win32":
+        pytest.skip("signals cannot be sent this way on Windows")
+    with pytest.raises(KeyboardInterrupt):
+        train(build(), batches(), RECIPE, folder=tmp_path, on_record=press)
+    assert load_checkpoint(tmp_path / "last.pt")["step"] == 7
+    model, whole = build(), build()
+    train(model, batches(), RECIPE, folder=tmp_path, resume=True)
+    train(whole, batches(), RECIPE)
+    assert same(model.state_dict(), whole.state_dict())
+
+
+def test_an_existing_run_is_not_overwritten(tmp_path):
+    train(build(), batches(), RECIPE, folder=tmp_path, until=2)
+    with pytest.raises(FileExistsError, match="resume=True"):
+        train(build(), batches(), RECIPE, folder=tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"nothing to resume.*last\.pt"):
+        train(build(), batches(), RECIPE, folder=tmp_path / "new", resume=True)
+    with pytest.raises(ValueError, match="folder"):
+        train(build(), batches(), RECIPE, resume=True)
+
+
+def test_resume_refuses_another_recipe_model_or_text(tmp_path):
+    train(build(), batches(), RECIPE, folder=tmp_path, until=2)
+    go = {"folder": tmp_path, "resume": True}
+    with pytest.raises(ValueError, match=r"lr=0\.01, now 0\.02"):
+        train(build(), batches(), replace(RECIPE, lr=0.02), **go)
+    with pytest.raises(ValueError, match=r"dropout=0\.1, now 0\.0"):
+        train(build(replace(MODEL, dropout=0.0)), batches(), RECIPE, **go)
+    with pytest.raises(ValueError, match="tokens=333"):
+        train(build(), batches(ids=IDS[:300]), RECIPE, **go)
+    with pytest.raises(ValueError, match=r"batch_size=4.*batch_size=8"):
+        train(build(), batches(), replace(RECIPE, batch_size=8))
+    longer = train(build(), batches(), replace(RECIPE, steps=25), **go)
+    assert longer[-1]["step"] == 25
+
+
+# checkpoints
+
+
+def test_e03_checkpoints_are_plain_data(tmp_path):
+    train(build(), batches(), RECIPE, folder=tmp_path, until=3)
+    plain = torch.load(tmp_path / "last.pt")  # weights_only is torch's default
+    assert GPTConfig.from_dict(plain["model_config"]) == MODEL
+    assert TrainConfig.from_dict(plain["train_config"]) == RECIPE
+
+    class Hostile:
+        def __reduce__(self):
+            return (os.system, ("echo this must not run",))
+
+    torch.save({"model": Hostile()}, tmp_path / "hostile.pt")
+    with pytest.raises(ValueError, match=r"hostile\.pt.*refused"):
+        load_checkpoint(tmp_path / "hostile.pt")
+
+
+def test_e02_wrapper_prefixes_never_reach_a_file_and_are_understood(tmp_path):
+    class Wrapper(torch.nn.Module):
+        def __init__(self, inner):
+            super().__init__()
+            self.module = inner
+
+    model = build().eval()
+    compiled = torch.compile(model, backend="eager")
+    assert unwrap(Wrapper(compiled)) is model
+    save_checkpoint(tmp_path / "clean.pt", Wrapper(compiled))
+    assert (
+        torch.load(tmp_path / "clean.pt")["model"].keys() == model.state_dict().keys()
+    )
+
+    raw = torch.load(tmp_path / "clean.pt")
+    raw["model"] = {f"module._orig_mod.{k}": v for k, v in raw["model"].items()}
+    torch.save(raw, tmp_path / "raw.pt")
+    for name in ("clean.pt", "raw.pt"):
+        assert torch.equal(
+            load_model(tmp_path / name)(VAL[None, :8]), model(VAL[None, :8])
+        )
+
+
+def test_e02_missing_parts_are_named(tmp_path):
+    train(build(), batches(), RECIPE, folder=tmp_path, until=3)
+    path = tmp_path / "last.pt"
+    state = torch.load(path)
+    optimizer = state.pop("optimizer")
+    torch.save(state, path)
+    assert load_model(path)(VAL[None, :8]).shape == (1, 8, 11)
+    with pytest.raises(ValueError, match=rf"no optimizer state in .*{path.name}"):
+        train(build(), batches(), RECIPE, folder=tmp_path, resume=True)
+
+    state["optimizer"] = optimizer
+    state["model"]["blocks.0.attn.qkv.waight"] = state["model"].pop(
+        "blocks.0.attn.qkv.weight"
+    )
+    torch.save(state, path)
+    with pytest.raises(ValueError, match=r"last\.pt does not fit[\s\S]*qkv\.weight"):
+        load_model(path)
+    with pytest.raises(ValueError, match=r"qkv\.weight"):
+        train(build(), batches(), RECIPE, folder=tmp_path, resume=True)
+
+
+def test_e04_random_state_stays_on_the_cpu(tmp_path):
+    train(build(), batches(), RECIPE, folder=tmp_path, until=3)
+    expected = torch.rand(3)  # the draws that would come next
+    checkpoint = load_checkpoint(tmp_path / "last.pt", map_location="cpu")
+    assert checkpoint["rng"]["cpu"].dtype == torch.uint8
+    torch.set_rng_state(checkpoint["rng"]["cpu"])
+    assert torch.equal(torch.rand(3), expected)
+
+    state = torch.load(tmp_path / "last.pt")
+    state["rng"]["cuda"] = [state["rng"]["cpu"]]  # as if it came from a GPU
+    torch.save(state, tmp_path / "last.pt")
+    with pytest.warns(UserWarning, match="no random state for cpu|other numbers"):
+        train(build(), batches(), RECIPE, folder=tmp_path, resume=True)
+
+
+def test_e05_the_optimizers_kernel_is_this_devices_and_not_the_files(tmp_path):
+    train(build(), batches(), RECIPE, folder=tmp_path, until=3)
+    state = torch.load(tmp_path / "last.pt")
+    for group in state["optimizer"]["param_groups"]:
+        group["fused"] = None  # as from a device without a fused kernel
+    torch.save(state, tmp_path / "last.pt")
+    run = module._Run(build(), batches(), RECIPE, tmp_path, None)
+    run.restore()
+    assert [group["fused"] for group in run.optimizer.param_groups] == [True, True]
+
+
+def test_e08_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "model.pt"
+    save_checkpoint(path, build(), step=1)
+
+    def fail(state, file):
+        file.write(b"half of it")
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(torch, "save", fail)
+    with pytest.raises(OSError, match="no space"):
+        save_checkpoint(path, build(), step=2)
+    assert load_checkpoint(path)["step"] == 1
+    assert [file.name for file in tmp_path.iterdir()] == ["model.pt"]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.9])
+def test_e08_a_truncated_file_is_named(tmp_path, share):
+    path = tmp_path / "model.pt"
+    save_checkpoint(path, build())
+    content = path.read_bytes()
+    path.write_bytes(content[: int(share * len(content))])
+    with pytest.raises(ValueError, match=r"model\.pt is incomplete or damaged"):
+        load_checkpoint(path)
+
+
+def test_what_is_no_checkpoint_is_said(tmp_path):
+    torch.save({"weights": 1}, tmp_path / "other.pt")
+    with pytest.raises(ValueError, match=r"other\.pt is not a checkpoint"):
+        load_checkpoint(tmp_path / "other.pt")
+    with pytest.raises(FileNotFoundError):
+        load_checkpoint(tmp_path / "missing.pt")
+
+
+def test_e08_the_last_state_is_kept_beside_the_best(tmp_path, monkeypatch):
+    losses = iter([1.0, 2.0, math.nan, 3.0])
+    monkeypatch.setattr(module, "evaluate", lambda model, ids: next(losses))
+    train(build(), batches(), RECIPE, val=VAL, folder=tmp_path)
+    best, last = (load_checkpoint(tmp_path / name) for name in ("best.pt", "last.pt"))
+    assert (best["step"], last["step"], last["best"]) == (5, 20, 1.0)
+
+
+def test_d05_another_tokenizer_is_noticed(tmp_path):
+    ours, other = CharTokenizer("abcdefghijk"), CharTokenizer("bcdefghijkl")
+    train(build(), batches(), RECIPE, folder=tmp_path, until=2, tokenizer=ours)
+    assert load_checkpoint(tmp_path / "last.pt", tokenizer=ours)["step"] == 2
+    with pytest.raises(ValueError, match=r"another tokenizer.*abcdefghijk"):
+        load_checkpoint(tmp_path / "last.pt", tokenizer=other)
+    with pytest.raises(ValueError, match="another tokenizer"):
+        train(build(), batches(), RECIPE, folder=tmp_path, resume=True, tokenizer=other)
+
+
+# failure
+
+
+@pytest.mark.parametrize("bad", [math.inf, math.nan])
+def test_e11_a_bad_weight_stops_the_run_and_the_last_checkpoint_is_good(tmp_path, bad):
+    model = build()
+
+    def break_it(record):
+        if record["step"] == 5:
+            with torch.no_grad():
+                model.blocks[0].mlp.up.weight[0, 0] = bad
+
+    recipe = replace(RECIPE, checkpoint_every=2, eval_every=20)
+    with pytest.raises(TrainingDiverged, match=r"step 6: .*last\.pt \(step 4\)"):
+        train(model, batches(), recipe, folder=tmp_path, val=VAL, on_record=break_it)
+    state = load_checkpoint(tmp_path / "last.pt")["model"]
+    assert all(value.isfinite().all() for value in state.values())
+
+
+def test_e11_a_bad_weight_is_never_saved(tmp_path):
+    model = build()
+
+    def break_it(record):  # between the update and the checkpoint of the same step
+        if record["step"] == 4:
+            with torch.no_grad():
+                model.pos_emb.weight[0, 0] = math.nan
+
+    recipe = replace(RECIPE, checkpoint_every=2, record_every=4)
+    with pytest.raises(TrainingDiverged, match=r"weight.*\(step 2\)"):
+        train(model, batches(), recipe, folder=tmp_path, on_record=break_it)
+    assert load_checkpoint(tmp_path / "last.pt")["step"] == 2
+
+
+def test_e11_a_huge_learning_rate_is_named(tmp_path):
+    recipe = replace(RECIPE, lr=1e30, warmup=0, clip=None)
+    with pytest.raises(TrainingDiverged, match=r"step \d+: .*none was written.*1e\+30"):
+        train(build(), batches(), recipe)
+
+
+# the recorded runs
+
+
+@pytest.mark.parametrize("seed", records.SEEDS)
+def test_records_are_of_todays_recipe(seed):
+    record = records.read(seed)
+    assert record.train_config == replace(TrainConfig(), seed=seed, device="cpu")
+    assert record.model_config == GPTConfig(vocab_size=65)
+    assert len(record.losses) == record.train_config.steps
+    assert record.n_parameters <= 844_000
+    assert record.val_steps[-1] == record.train_config.steps
+    assert record.final < 1.80
+
+
+def test_the_first_steps_of_a_record_are_reproduced():
+    record = records.read(records.SEEDS[0])
+    text = tiny_shakespeare()
+    ids, _ = split(torch.tensor(CharTokenizer(text).encode(text)))
+    recipe = record.train_config
+    torch.manual_seed(recipe.seed)
+    model = GPT(record.model_config)
+    data = Batches(ids, recipe.batch_size, model.config.context, seed=recipe.seed)
+    rows = train(model, data, recipe, until=30)
+    for row, expected in zip(rows, record.losses):
+        assert row["loss"] == pytest.approx(expected, abs=0.02)

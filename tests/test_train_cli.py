@@ -1,0 +1,203 @@
+"""`python -m minigpt.train`: options, progress, Ctrl-C and resume, plot and sample."""
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+import minigpt._train_cli as cli
+from minigpt.gpt import GPT, GPTConfig
+from minigpt.train import TrainConfig, load_checkpoint
+
+ROOT = Path(__file__).resolve().parent.parent
+SIZE = "--context 16 --n-layers 1 --n-heads 2 --d-model 16 --batch-size 2 --warmup 2"
+RHYTHM = "--eval-every 6 --checkpoint-every 3 --device cpu --sample 40"
+SMALL = [*SIZE.split(), *RHYTHM.split()]
+
+
+@pytest.fixture
+def short_text(monkeypatch):
+    """The corpus in small: what is tested here is the command."""
+    text = "First Citizen:\nBefore we proceed any further, hear me speak.\n" * 30
+    monkeypatch.setattr(cli, "tiny_shakespeare", lambda: text)
+
+
+def run(*options) -> int:
+    return cli.main([str(option) for option in options])
+
+
+def refused(capsys, *options) -> str:
+    with pytest.raises(SystemExit) as caught:
+        run(*options)
+    assert caught.value.code == 2
+    return capsys.readouterr().err
+
+
+def steps(folder: Path) -> list[int]:
+    rows = (folder / "records.jsonl").read_text("utf-8").splitlines()
+    return [json.loads(row)["step"] for row in rows]
+
+
+def test_a_run_from_start_to_sample(tmp_path, capsys, short_text):
+    pytest.importorskip("matplotlib")
+    assert run("--folder", tmp_path, "--steps", 12, *SMALL) == 0
+    said = capsys.readouterr().out
+    assert "12 steps of 2 x 16 characters" in said and "on cpu in float32" in said
+    assert "validation loss" in said and "nats per character" in said
+    made = {path.name for path in tmp_path.iterdir()}
+    assert made == {"last.pt", "best.pt", "records.jsonl", "loss.svg"}
+    assert "<svg" in (tmp_path / "loss.svg").read_text("utf-8")
+    assert steps(tmp_path) == list(range(1, 13))
+    sample = said.split("loss.svg\n")[1]
+    assert len(sample) >= 40
+
+
+def test_progress_is_told_in_lines_where_there_is_no_terminal(
+    tmp_path, capsys, short_text, monkeypatch
+):
+    monkeypatch.delenv("MINIGPT_STATIC")
+    run("--folder", tmp_path, "--steps", 12, *SMALL)
+    out, err = capsys.readouterr()
+    assert "step 6/12: loss " in out and "tokens/s" in out and " left" in out
+    assert err == ""
+
+
+def test_the_bar_shows_loss_and_speed(monkeypatch, capsys):
+    pytest.importorskip("tqdm")
+    monkeypatch.delenv("MINIGPT_STATIC")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+
+    class Job:
+        config = TrainConfig(steps=150)
+
+    with cli.progress(Job, quiet=False) as show:
+        show({"step": 100, "loss": 2.5, "tokens_per_s": 12345, "val_loss": 2.25})
+        show({"step": 150, "loss": 2.25, "tokens_per_s": 12345})
+    err = capsys.readouterr().err
+    assert "150/150" in err and "loss 2.250, val 2.250, 12.3k tokens/s" in err
+
+
+def test_an_existing_run_needs_resume_or_overwrite(tmp_path, capsys, short_text):
+    base = ("--folder", tmp_path, *SMALL)
+    run(*base, "--steps", 4)
+    message = refused(capsys, *base, "--steps", 4)
+    assert "--resume" in message and "--overwrite" in message
+    assert "choose one" in refused(capsys, *base, "--resume", "--overwrite")
+    assert run(*base, "--steps", 5, "--overwrite") == 0
+    assert steps(tmp_path) == [1, 2, 3, 4, 5]
+    assert "nothing to resume" in refused(
+        capsys, "--folder", tmp_path / "new", "--resume"
+    )
+
+
+def test_resume_takes_the_recipe_from_the_run(tmp_path, capsys, short_text):
+    run("--folder", tmp_path, "--steps", 4, "--lr", 0.007, *SMALL)
+    assert run("--folder", tmp_path, "--resume") == 0  # complete already
+    assert "already complete" in capsys.readouterr().out
+    assert run("--folder", tmp_path, "--resume", "--steps", 8, "--sample", 0) == 0
+    stored = load_checkpoint(tmp_path / "last.pt")
+    assert stored["step"] == 8 and stored["train_config"]["lr"] == 0.007
+    assert stored["model_config"]["context"] == 16
+    message = refused(capsys, "--folder", tmp_path, "--resume", "--lr", 0.1)
+    assert "lr=0.007, now 0.1" in message
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("--n-heads 3 --d-model 128", ["n_heads=3", "d_model=128", "multiple"]),
+        ("--steps 0", ["steps=0", "at least 1"]),
+        ("--steps 10 --warmup 20", ["warmup=20", "steps=10"]),
+        ("--dtype float16 --device cpu", ["float16", "cpu", "bfloat16"]),
+        ("--device abacus", ["abacus", "cpu"]),
+        ("--norm batch", ["batch", "layernorm"]),
+        ("--steps many", ["--steps", "many"]),
+        ("--threads 0", ["threads", "0", "at least 1"]),
+        ("--sample -1", ["--sample", "-1"]),
+    ],
+)
+def test_a_bad_option_is_named_before_anything_begins(tmp_path, capsys, options, words):
+    message = refused(capsys, "--folder", tmp_path / "run", *options.split())
+    assert all(word in message for word in words)
+    assert not (tmp_path / "run").exists()
+
+
+def test_help_tells_every_field_with_its_default(capsys):
+    with pytest.raises(SystemExit) as caught:
+        run("--help")
+    assert caught.value.code == 0
+    told = " ".join(capsys.readouterr().out.split())
+    for config in (GPTConfig, TrainConfig):
+        for field in dataclasses.fields(config):
+            if field.name != "vocab_size":
+                assert f"--{field.name.replace('_', '-')}" in told
+    assert "(default: 2000)" in told and "(default: 0.9 0.99)" in told
+    assert "runs/shakespeare" in told
+
+
+def test_divergence_ends_with_its_message_and_status_1(
+    tmp_path, capsys, short_text, monkeypatch
+):
+    def diverge(*args, **kwargs):
+        raise cli.TrainingDiverged("step 3: the loss is nan")
+
+    monkeypatch.setattr(cli, "train", diverge)
+    assert run("--folder", tmp_path, *SMALL, "--steps", 4) == 1
+    assert "step 3: the loss is nan" in capsys.readouterr().out
+
+
+def test_threads(monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    for load, expected in ((0.2, 4), (1.4, 3), (9.0, 1)):
+        monkeypatch.setattr(os, "getloadavg", lambda load=load: (load, 0, 0), False)
+        assert cli.choose_threads(None) == expected
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")
+    assert cli.choose_threads(None) == 4
+    assert cli.choose_threads(2) == 2
+
+
+def test_sample_is_seeded_and_leaves_the_model_alone():
+    torch.manual_seed(0)
+    model = GPT(
+        GPTConfig(vocab_size=11, context=8, n_layers=1, d_model=16, dropout=0.5)
+    )
+    model.train()
+    before = torch.get_rng_state()
+    start = torch.zeros(2, 1, dtype=torch.long)
+    first, second = (cli.sample(model, start, 20, seed=3) for _ in range(2))
+    assert torch.equal(first, second) and first.shape == (2, 21)
+    assert not torch.equal(first, cli.sample(model, start, 20, seed=4))
+    assert model.training and torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
+def test_ctrl_c_leaves_what_resume_goes_on_with(tmp_path):
+    """The real command, interrupted from outside, on the real text."""
+    command = [sys.executable, "-m", "minigpt.train", "--folder", str(tmp_path), *SMALL]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(
+        [*command, "--steps", "100000"],
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 120
+    while not (tmp_path / "last.pt").exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert f"--folder {tmp_path} --resume" in out
+    reached = load_checkpoint(tmp_path / "last.pt")["step"]
+    assert steps(tmp_path) == list(range(1, reached + 1))
+    assert run("--folder", tmp_path, "--resume", "--steps", reached + 2) == 0
+    assert steps(tmp_path)[-1] == reached + 2
