@@ -23,8 +23,8 @@ from minigpt._sources import corpus, gpt2_folder
 
 __all__ = [
     "tiny_shakespeare",
-    "split",
     "CharTokenizer",
+    "split",
     "END_OF_TEXT",
     "GPT2_PATTERN",
     "Encoding",
@@ -53,27 +53,6 @@ def tiny_shakespeare() -> str:
     Source: Karpathy (2015), char-rnn, data/tinyshakespeare. Chapter 1, "The corpus".
     """
     return corpus().decode("utf-8")
-
-
-def split(data: str | Sequence | Tensor, train: float = 0.9) -> tuple:
-    """Cut text or ids into a training part and, from its end, a validation part.
-
-    Args:
-        data: anything with a length and slices.
-        train: the share of the first part.
-
-    Returns:
-        (training part, validation part), each of the type of `data`.
-
-    Raises:
-        ValueError: if `train` is not between 0 and 1.
-
-    Source: nanoGPT, data/shakespeare_char/prepare.py, for the share of 0.9.
-    """
-    if not 0 < train < 1:
-        raise ValueError(f"train={train} must be a share between 0 and 1, such as 0.9")
-    cut = int(len(data) * train)
-    return data[:cut], data[cut:]
 
 
 class CharTokenizer:
@@ -155,6 +134,27 @@ class CharTokenizer:
 
     def __repr__(self) -> str:
         return f"CharTokenizer({self.characters!r})"
+
+
+def split(data: str | Sequence | Tensor, train: float = 0.9) -> tuple:
+    """Cut text or ids into a training part and, from its end, a validation part.
+
+    Args:
+        data: anything with a length and slices.
+        train: the share of the first part.
+
+    Returns:
+        (training part, validation part), each of the type of `data`.
+
+    Raises:
+        ValueError: if `train` is not between 0 and 1.
+
+    Source: nanoGPT, data/shakespeare_char/prepare.py, for the share of 0.9.
+    """
+    if not 0 < train < 1:
+        raise ValueError(f"train={train} must be a share between 0 and 1, such as 0.9")
+    cut = int(len(data) * train)
+    return data[:cut], data[cut:]
 
 
 END_OF_TEXT = "<|endoftext|>"
@@ -437,7 +437,8 @@ class Batches:
 
     def _begin(self, epoch: int, position: int) -> None:
         """Set the order of an epoch, which seed and epoch alone determine."""
-        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + epoch)
+        seed = (self.seed * 1_000_003 + epoch) % 2**63
+        generator = torch.Generator().manual_seed(seed)
         room = len(self.ids) - self.context  # windows can start at 0 .. room - 1
         offset = torch.randint(min(self.context, room), (), generator=generator).item()
         starts = torch.arange(offset, room, self.context)
