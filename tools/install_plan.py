@@ -3,8 +3,8 @@
     pip install --dry-run --report plan.json "minigpt[book]"
     python tools/install_plan.py plan.json
 
-A running kernel has numpy and torch in memory. If an install cell exchanges them on disk,
-the next import breaks until a restart, and torch may lose its GPU.
+A running kernel has numpy and torch in memory. If an install replaces them on disk, the
+next import breaks until a restart, and torch may lose its GPU.
 """
 
 import json
