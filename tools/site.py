@@ -33,9 +33,13 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("command", choices=["build", "serve"])
     parser.add_argument("--serve", action="store_true", help="serve after building")
-    parser.add_argument("--port", type=int, default=8000, help="the next free one is taken")
+    parser.add_argument(
+        "--port", type=int, default=8000, help="the next free one is taken"
+    )
     parser.add_argument("--all", action="store_true", help="write every page anew")
-    parser.add_argument("--out", type=Path, default=ROOT, help="folder that gets _build/html")
+    parser.add_argument(
+        "--out", type=Path, default=ROOT, help="folder that gets _build/html"
+    )
     args = parser.parse_args(argv)
     try:
         site = args.out / "_build" / "html"
@@ -56,9 +60,13 @@ def build(out: Path = ROOT, everything: bool = False) -> Path:
     check_version()
     vendor.vendor(site_only=True)
     start = time.perf_counter()
-    stamp, now = out / "_build" / "site-frame", frame()
-    if not stamp.is_file() or stamp.read_text("utf-8") != now:
-        everything = True  # what every page shows has changed
+    site, stamp = out / "_build" / "html", out / "_build" / "site-stamp"
+    now = [frame(), content()]
+    before = stamp.read_text("utf-8").split() if stamp.is_file() else ["", ""]
+    if before == now and (site / "index.html").is_file() and not everything:
+        print(f"site: up to date: {site}", flush=True)
+        return site
+    everything |= before[0] != now[0]  # what every page shows has changed
     run = "from jupyter_book.cli.main import main; main()"
     command = [sys.executable, "-c", run, "build", str(ROOT)]
     command += ["-W", "-n", "--keep-going", "--path-output", str(out)]
@@ -72,16 +80,17 @@ def build(out: Path = ROOT, everything: bool = False) -> Path:
         encoding="utf-8",
         errors="replace",
     )
-    site = out / "_build" / "html"
     if done.returncode or not (site / "index.html").is_file():
         stamp.unlink(missing_ok=True)
         raise SiteError(f"the build failed.\n{complaints(done.stdout + done.stderr)}")
     (site / ".nojekyll").touch()
-    stamp.write_text(now, "utf-8")
+    stamp.write_text("\n".join(now), "utf-8")
     size = sum(path.stat().st_size for path in site.rglob("*") if path.is_file())
     pages = len(list(site.glob("*.html"))) + len(list(site.glob("chapters/*.html")))
     seconds = time.perf_counter() - start
-    print(f"site: {pages} pages, {size / 1e6:.1f} MB, {seconds:.0f} s: {site}", flush=True)
+    print(
+        f"site: {pages} pages, {size / 1e6:.1f} MB, {seconds:.0f} s: {site}", flush=True
+    )
     return site
 
 
@@ -100,13 +109,15 @@ def check_version() -> None:
 
 def frame() -> str:
     """A digest of all that every page depends on: templates, navigation, addresses."""
-    digest = hashlib.sha256()
     files = [ROOT / "_config.yml", ROOT / "_toc.yml"]
     for folder in ("_ext", "_templates"):
-        files += (p for p in (ROOT / folder).rglob("*") if p.suffix in {".py", ".yml", ".html"})
-    for path in sorted(files):
-        digest.update(path.read_bytes())
-    for path in sorted(ROOT.glob("chapters/[0-9]*.ipynb")):  # titles stand in every menu
+        files += (
+            p
+            for p in (ROOT / folder).rglob("*")
+            if p.suffix in {".py", ".yml", ".html"}
+        )
+    digest = digest_of(files)
+    for path in chapters():  # their titles stand in every menu
         title = re.search(r'"# (.*?)\\n"', path.read_text("utf-8"))
         digest.update(f"{path.name} {title[1] if title else ''}".encode())
     for name in ("BOOK_REPOSITORY_URL", "BOOK_REPOSITORY_BRANCH"):
@@ -114,10 +125,31 @@ def frame() -> str:
     return digest.hexdigest()
 
 
+def content() -> str:
+    """A digest of what the pages hold: chapters, Markdown, sources, style."""
+    files = [*chapters(), *ROOT.glob("*.md"), ROOT / "references.bib", vendor.LOCK]
+    files += (path for path in (ROOT / "_static").rglob("*") if path.is_file())
+    return digest_of(files).hexdigest()
+
+
+def chapters() -> list[Path]:
+    return sorted(ROOT.glob("chapters/[0-9]*.ipynb"))
+
+
+def digest_of(files):
+    digest = hashlib.sha256()
+    for path in sorted(files):
+        digest.update(path.relative_to(ROOT).as_posix().encode())
+        digest.update(path.read_bytes())
+    return digest
+
+
 def complaints(log: str) -> str:
     """The lines of a build's log that say what is wrong."""
     log = re.sub(r"\x1b\[[\d;]*m", "", log)
-    told = [line for line in log.splitlines() if re.search(r"WARNING|ERROR|[Ee]rror:", line)]
+    told = [
+        line for line in log.splitlines() if re.search(r"WARNING|ERROR|[Ee]rror:", line)
+    ]
     told = [line for line in told if "IPKernelApp" not in line]
     return "\n".join(dict.fromkeys(told)) or log[-4000:]
 

@@ -71,7 +71,7 @@ def pack(spec: str, folder: Path) -> Path:
     npm = shutil.which("npm")
     if npm is None:
         raise VendorError(
-            "npm is missing; it fetches the site's browser libraries (formulas, widgets). "
+            "npm is missing; it fetches the site's browser libraries and fonts. "
             "Install Node.js 18 or newer, which brings npm, and run this again."
         )
     try:

@@ -50,7 +50,10 @@ def mark_exports(app, doctree):
             continue
         for code in cell.findall(nodes.literal_block):
             text = code.astext()
-            if not EXPORT.match(text) or code.parent.get("nb_element") != "cell_code_source":
+            if (
+                not EXPORT.match(text)
+                or code.parent.get("nb_element") != "cell_code_source"
+            ):
                 continue
             text = EXPORT.sub("", text, count=1)
             code.rawsource, code.children = text, []

@@ -5,7 +5,12 @@ import re
 from pathlib import Path
 
 TABLE = re.compile(r'<div class="pst-scrollable-table-container">(.*?</table>)', re.S)
-UNUSED = ["**/*.map", "scripts/fontawesome.js*", "webpack-macros.html", "sbt-webpack-macros.html"]
+UNUSED = [
+    "**/*.map",
+    "scripts/fontawesome.js*",
+    "webpack-macros.html",
+    "sbt-webpack-macros.html",
+]
 
 
 def setup(app):
@@ -31,7 +36,7 @@ def finish(app, error):
 
 
 def mend(text: str) -> str:
-    """Make every Markdown table a named region that scrolls in itself, by keyboard too."""
+    """Make every Markdown table a named region that scrolls in itself."""
     count = itertools.count(1)
 
     def region(found):
@@ -39,8 +44,9 @@ def mend(text: str) -> str:
         words = re.sub(r"<[^>]+>", " ", head[0]) if head else ""
         words = re.sub(r"[\\$(){}^_\s]+", " ", words).strip().replace('"', "'")
         label = f"Table {next(count)}" + (f": {words}" if words else "")
-        return (
-            f'<div class="qp-table" role="region" aria-label="{label}" tabindex="0">{found[1]}'
+        start = (
+            f'<div class="qp-table" role="region" aria-label="{label}" tabindex="0">'
         )
+        return start + found[1]
 
     return TABLE.sub(region, text)

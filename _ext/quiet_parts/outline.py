@@ -18,9 +18,10 @@ def setup(app):
     app.add_node(Placeholder)
     app.add_directive("ladder", LadderDirective)
     app.add_directive("chapters", ChaptersDirective)
+    app.add_directive("clone", CloneDirective)
     app.connect("doctree-resolved", fill)
     app.connect("env-updated", refresh)
-    app.connect("html-page-context", add_navigation, priority=600)
+    app.connect("html-page-context", add_navigation, priority=400)
 
 
 def read_outline() -> dict:
@@ -41,6 +42,15 @@ class ChaptersDirective(SphinxDirective):
     def run(self):
         self.env.note_dependency(str(OUTLINE))
         return [Placeholder(draw="chapters")]
+
+
+class CloneDirective(SphinxDirective):
+    """The commands that bring the book to a laptop, with the repository's address."""
+
+    def run(self):
+        url = self.config.html_theme_options["repository_url"]
+        text = f"git clone {url}\ncd {url.rsplit('/', 1)[-1]}\nmake book"
+        return [nodes.literal_block(text, text, language="shell")]
 
 
 def refresh(app, env):
@@ -73,7 +83,7 @@ def code_marks(text: str) -> str:
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
-# The chapter list ----------------------------------------------------------------------
+# The chapter list -------------------------------------------------------------------
 
 
 def draw_chapters(app, docname: str) -> str:
@@ -88,11 +98,13 @@ def draw_chapters(app, docname: str) -> str:
             items.append(f'<li><a href="{href}">{number}{body}</a></li>')
         else:
             later = '<span class="qp-later">to come</span>'
-            items.append(f'<li class="qp-to-come"><div>{number}{body}{later}</div></li>')
+            items.append(
+                f'<li class="qp-to-come"><div>{number}{body}{later}</div></li>'
+            )
     return f'<ol class="qp-chapters">{"".join(items)}</ol>'
 
 
-# The ladder ----------------------------------------------------------------------------
+# The ladder -------------------------------------------------------------------------
 
 
 def draw_ladder(app, docname: str) -> str:
@@ -146,14 +158,12 @@ def draw_rung(rung: dict) -> str:
 
 def draw_sublayer(rung: dict, x: int, kind: str, stream: int) -> list[str]:
     """A box, the branch that leads through it, and the marks on the way."""
-    new = rung.get("new")
     if not rung.get("residual"):
         return [box(x + 24, stream - 10, 44, kind, rung)]
     pre, post = rung["order"] == "pre", rung["order"] == "post"
     plus = x + (74 if post else 84)
-    parts = [
-        f'<path class="qp-branch" d="M{x} {stream}V24q0-6 6-6H{plus - 6}q6 0 6 6V{stream}"/>'
-    ]
+    route = f"M{x} {stream}V24q0-6 6-6H{plus - 6}q6 0 6 6V{stream}"
+    parts = [f'<path class="qp-branch" d="{route}"/>']
     parts.append(box(x + (30 if pre else 22), 8, 36, kind, rung))
     parts.append(
         f'<circle class="qp-plus" cx="{plus}" cy="{stream}" r="6"/>'
@@ -161,29 +171,32 @@ def draw_sublayer(rung: dict, x: int, kind: str, stream: int) -> list[str]:
     )
     if pre or post:
         at = (x + 16, 18) if pre else (plus + 17, stream)
-        parts.append(norm(*at, rung.get("rms", False), new == "norm"))
+        parts.append(norm(*at, rung.get("rms", False)))
     if rung.get("dropout"):
-        mark = " qp-new" if new == "dropout" else ""
-        parts.append(f'<circle class="qp-drop{mark}" cx="{x + 84}" cy="32" r="4.5"/>')
+        parts.append(f'<circle class="qp-drop" cx="{x + 84}" cy="32" r="4.5"/>')
     return parts
 
 
 def box(x: int, y: int, width: int, kind: str, rung: dict) -> str:
-    if kind == "mlp" and rung.get("gate"):
-        half = f'width="{width}" height="9" rx="2.5" class="qp-mlp'
-        new = " qp-new" if rung.get("new") == "mlp" else ""
-        return (
-            f'<rect x="{x}" y="{y - 1}" {half}"/><rect x="{x}" y="{y + 12}" {half}{new}"/>'
-        )
-    return f'<rect x="{x}" y="{y}" width="{width}" height="20" rx="3" class="qp-{kind}"/>'
+    if kind == "mlp" and rung.get("gate"):  # two branches, multiplied
+        halves = [
+            rect(x, y - 1, width, 9, "qp-mlp"),
+            rect(x, y + 12, width, 9, "qp-mlp"),
+        ]
+        return "".join(halves)
+    return rect(x, y, width, 20, f"qp-{kind}")
 
 
-def norm(x: int, y: int, rms: bool, new: bool) -> str:
-    classes = f"qp-norm{' qp-rms' if rms else ''}{' qp-new' if new else ''}"
-    return f'<rect x="{x - 4}" y="{y - 9}" width="8" height="18" rx="4" class="{classes}"/>'
+def norm(x: int, y: int, rms: bool) -> str:
+    return rect(x - 4, y - 9, 8, 18, "qp-norm qp-rms" if rms else "qp-norm", 4)
 
 
-# Navigation ----------------------------------------------------------------------------
+def rect(x: int, y: int, width: int, height: int, classes: str, radius: int = 3) -> str:
+    size = f'x="{x}" y="{y}" width="{width}" height="{height}" rx="{radius}"'
+    return f'<rect {size} class="{classes}"/>'
+
+
+# Navigation -------------------------------------------------------------------------
 
 
 def add_navigation(app, pagename, templatename, context, doctree):

@@ -12,6 +12,7 @@ NEEDED = [
     "vendor/mathjax/es5/tex-mml-chtml.js",
     "vendor/html-manager/dist/embed.js",
     "vendor/source-serif/files/source-serif-4-latin-wght-normal.woff2",
+    "vendor/nanum-gothic/400.css",
 ]
 
 
@@ -20,7 +21,8 @@ def setup(app):
     for name in ("comments_config", "bibtex_bibfiles"):
         app.add_config_value(name, None, "")
     app.connect("config-inited", read_settings, priority=1)
-    app.connect("html-page-context", add_context, priority=600)
+    app.connect("html-page-context", add_context, priority=400)
+    app.add_css_file("vendor/nanum-gothic/400.css")
 
 
 def read_settings(app, config):

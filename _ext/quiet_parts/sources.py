@@ -27,8 +27,10 @@ def setup(app):
 
 
 def same(url: str) -> str:
-    """The part of an address that names the work: no scheme, fragment, version, suffix."""
-    url = re.sub(r"^https?://(www\.)?", "", url.strip()).partition("#")[0].rstrip("/.,;")
+    """The part of an address that names the work: no scheme, fragment, version."""
+    url = (
+        re.sub(r"^https?://(www\.)?", "", url.strip()).partition("#")[0].rstrip("/.,;")
+    )
     if url.startswith("arxiv.org/"):
         url = re.sub(r"^arxiv\.org/(pdf|html|abs)/", "arxiv.org/abs/", url)
         url = re.sub(r"(v\d+)?(\.pdf)?$", "", url)
@@ -59,7 +61,9 @@ def used_in(root: Path) -> dict[str, list[str]]:
     """Every address in a page, by what it names -> the pages that link to it."""
     uses: dict[str, list[str]] = {}
     for page, text in pages(root).items():
-        for url in sorted({same(u) for u in re.findall(r"https?://[^\s)>\"'\]`]+", text)}):
+        for url in sorted(
+            {same(u) for u in re.findall(r"https?://[^\s)>\"'\]`]+", text)}
+        ):
             uses.setdefault(url, []).append(page)
     return uses
 
@@ -81,10 +85,16 @@ class SourcesDirective(SphinxDirective):
             listing += self.item(key, found[key], uses)
         return [listing] if found else []
 
-    def item(self, key: str, entry: Entry, uses: dict[str, list[str]]) -> nodes.list_item:
+    def item(
+        self, key: str, entry: Entry, uses: dict[str, list[str]]
+    ) -> nodes.list_item:
         fields = {name: plain(value) for name, value in entry.fields.items()}
         url = fields.get("url") or f"https://doi.org/{fields['doi']}"
-        place = fields.get("booktitle") or fields.get("journal") or fields.get("howpublished")
+        place = (
+            fields.get("booktitle")
+            or fields.get("journal")
+            or fields.get("howpublished")
+        )
         line = nodes.paragraph("", f"{authors(entry)}, {fields['year']}. ")
         line += nodes.reference("", fields["title"].rstrip("."), refuri=url)
         line += nodes.Text("." if not place else ". ")
@@ -96,7 +106,9 @@ class SourcesDirective(SphinxDirective):
         where = [p for p in uses.get(same(url), ()) if p in self.env.found_docs]
         if where:
             links = ", ".join(self.link(page) for page in where)
-            item += nodes.raw("", f'<p class="qp-uses">Used in {links}</p>', format="html")
+            item += nodes.raw(
+                "", f'<p class="qp-uses">Used in {links}</p>', format="html"
+            )
         return item
 
     def link(self, page: str) -> str:

@@ -1,0 +1,157 @@
+"""What a reader does with the site: search, switch colours, move figures, print."""
+
+import pytest
+from conftest import chapters, documents
+
+
+def results(page) -> list[str]:
+    page.wait_for_function(
+        "!document.querySelector('#search-results')?.textContent.match(/Searching/)"
+        " && document.querySelector('#search-results .search-summary, #search-results li')"
+    )
+    page.wait_for_timeout(300)
+    return page.eval_on_selector_all(
+        "#search-results li a", "all => all.map(a => a.href)"
+    )
+
+
+def test_search_by_key(visit):
+    page = visit("index.html")
+    page.keyboard.press("Control+k")
+    page.keyboard.type("softmax")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/search.html?q=softmax*")
+    assert any("02_attention" in link for link in results(page))
+    assert not page.troubles
+
+
+@pytest.mark.parametrize("term", ["residual", "variance", "잔차"])
+def test_search_by_address(visit, term):
+    page = visit(f"search.html?q={term}")
+    assert results(page), f"nothing found for {term!r}"
+    assert not page.troubles
+
+
+def test_search_field_at_the_side_opens(visit):
+    page = visit("index.html")
+    page.click(".qp-search")
+    assert page.is_visible("#pst-search-dialog input")
+
+
+def test_colour_scheme_is_switched_and_kept(visit):
+    page = visit("index.html", "light")
+    seen = set()
+    for _ in range(3):
+        page.click(".theme-switch-button")
+        ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        seen.add((page.evaluate("document.documentElement.dataset.theme"), ground))
+    assert {theme for theme, _ in seen} == {"light", "dark"}
+    assert len({ground for _, ground in seen}) == 2
+    while page.evaluate("document.documentElement.dataset.mode") != "dark":
+        page.click(".theme-switch-button")
+    page.click(".qp-nav a >> nth=0")
+    page.wait_for_load_state()
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+
+
+def test_chapters_open_on_a_phone(visit):
+    page = visit("index.html", width=360, height=740)
+    assert not page.is_visible(".qp-nav")
+    page.click(".primary-toggle")
+    page.wait_for_selector(".qp-nav", state="visible")
+    page.keyboard.press("Escape")
+    page.wait_for_selector(".qp-nav", state="hidden")
+
+
+def test_start_button_leads_to_chapter_one(visit):
+    page = visit("index.html", height=768)
+    assert page.eval_on_selector(
+        "a.qp-start", "a => a.getBoundingClientRect().bottom < 768"
+    )
+    page.click("a.qp-start")
+    page.wait_for_url("**/chapters/01_text.html")
+
+
+@pytest.mark.parametrize("name", documents())
+def test_explorables_move(visit, site, name):
+    """H03: by keyboard and by mouse, every control changes the figure and says so."""
+    if "qp-explorable" not in (site / f"{name}.html").read_text("utf-8"):
+        return
+    page = visit(f"{name}.html")
+    for figure in page.query_selector_all(".qp-explorable"):
+        shown = [figure_state(figure)]
+        assert shown[0]["visible"] == [0], "the first frame is shown first"
+        for control in figure.query_selector_all("input, select"):
+            control.scroll_into_view_if_needed()
+            before = figure_state(figure)
+            control.focus()
+            page.keyboard.press("ArrowRight")
+            moved = figure_state(figure)
+            assert moved["visible"] != before["visible"], (
+                f"{name}: ArrowRight moves nothing"
+            )
+            assert len(moved["visible"]) == 1
+            if control.evaluate("c => c.type") == "range":
+                assert moved["words"] != before["words"], f"{name}: the value stays"
+                box = control.bounding_box()
+                page.mouse.click(
+                    box["x"] + box["width"] - 3, box["y"] + box["height"] / 2
+                )
+                last = control.evaluate("c => c.value === c.max")
+                assert last, f"{name}: a click at the end does not lead to the end"
+            else:
+                control.select_option(index=control.evaluate("c => c.length - 1"))
+            assert len(figure_state(figure)["visible"]) == 1
+    assert not page.troubles
+
+
+def figure_state(figure) -> dict:
+    return figure.evaluate(
+        """figure => ({
+            visible: [...figure.querySelectorAll('.qp-frame')]
+                .map((frame, i) => frame.offsetParent ? i : -1).filter(i => i >= 0),
+            words: [...figure.querySelectorAll('output')].map(o => o.textContent).join('|'),
+        })"""
+    )
+
+
+@pytest.mark.parametrize("name", chapters())
+def test_lesson_is_readable_without_script(visit, name):
+    """H03: a figure shows its first frame, and folds open, where scripts are off."""
+    page = visit(f"{name}.html", java_script_enabled=False)
+    assert page.is_visible("h1")
+    for figure in page.query_selector_all(".qp-explorable"):
+        frames = figure.query_selector_all(".qp-frame")
+        assert [frame.is_visible() for frame in frames] == [True] + [False] * (
+            len(frames) - 1
+        )
+    fold = page.query_selector("details")
+    if fold:
+        fold.query_selector("summary").click()
+        assert fold.get_attribute("open") is not None
+
+
+@pytest.mark.parametrize("name", chapters())
+def test_notebook_is_downloaded(visit, name):
+    page = visit(f"{name}.html")
+    with page.expect_download() as download:
+        page.click("a.qp-download")
+    assert download.value.suggested_filename == f"{name.split('/')[1]}.ipynb"
+    assert not download.value.failure()
+
+
+def test_fonts_are_the_books_own(visit):
+    page = visit("glossary.html")
+    loaded = page.evaluate(
+        "[...document.fonts].filter(f => f.status === 'loaded').map(f => f.family)"
+    )
+    families = {family.strip("'\"") for family in loaded}
+    assert {"Source Serif", "Nanum Gothic"} <= families
+
+
+def test_printed_page_has_the_text_and_not_the_frame(visit):
+    page = visit("chapters/02_attention.html")
+    page.emulate_media(media="print")
+    assert page.is_visible("h1")
+    for part in (".bd-sidebar-primary", ".bd-header-article", ".bd-sidebar-secondary"):
+        assert not page.is_visible(part), part
