@@ -27,11 +27,11 @@ def layer_norm(
     Returns:
         (..., D) in the dtype of x. The arithmetic is at least float32.
 
-    Source: Ba, Kiros and Hinton, 2016, section 3, equation 3.
+    Source: Ba, Kiros and Hinton (2016), equation 3. Chapter 6, "The formula".
     """
     wide = x.to(torch.promote_types(x.dtype, torch.float32))
     centred = wide - wide.mean(-1, keepdim=True)
-    variance = centred.square().mean(-1, keepdim=True)  # over D values, not D - 1
+    variance = centred.square().mean(-1, keepdim=True)  # over D numbers, not D - 1
     normed = centred * torch.rsqrt(variance + eps) * weight
     return (normed if bias is None else normed + bias).to(x.dtype)
 
@@ -39,8 +39,8 @@ def layer_norm(
 class LayerNorm(nn.Module):
     """Normalises each token's vector to mean 0 and variance 1, then scales and shifts.
 
-    Computes what `layer_norm` computes, with torch's fused kernel. The state is that of
-    `torch.nn.LayerNorm`, so weights can be exchanged.
+    Computes what `layer_norm` computes, with torch's fused kernel. Its parameters are
+    named as those of `torch.nn.LayerNorm`, so weights can be exchanged.
 
     Args:
         size: D, the width of the last dimension.
@@ -51,7 +51,7 @@ class LayerNorm(nn.Module):
     Raises:
         ValueError: if `size` or `eps` is not positive.
 
-    Source: Ba, Kiros and Hinton, 2016, section 3.
+    Source: Ba, Kiros and Hinton (2016), section 3. Chapter 6, "The formula".
     """
 
     def __init__(self, size: int, *, eps: float = 1e-5, bias: bool = True):
