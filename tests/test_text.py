@@ -411,7 +411,7 @@ def test_korean_costs_what_the_chapter_says(bpe, gpt2):
     assert len(gpt2.encode("The cat looked out of the window")) == 7
 
 
-OFFLINE = """
+OFFLINE = r"""
 import hashlib, pathlib, socket, tempfile, warnings
 
 # torch and regex ask for the platform's encoding, too; here it is about this package.
@@ -426,7 +426,7 @@ from minigpt.text import (
     CharTokenizer, Encoding, gpt2_encoding, tiny_shakespeare, train_bpe
 )
 text = tiny_shakespeare()
-bpe = train_bpe(text[:5000] + "caf\\u00e9 caf\\u00e9", 300)
+bpe = train_bpe(text[:5000] + "caf\u00e9 caf\u00e9", 300)
 ids = [CharTokenizer(text).encode(text), bpe.encode(text), gpt2_encoding().encode(text)]
 
 from minigpt import _sources
