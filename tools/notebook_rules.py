@@ -62,13 +62,15 @@ def tags(cell) -> list[str]:
 
 
 def texts(cell) -> Iterator[tuple[str, str]]:
-    """(kind, text) of all textual outputs of a cell."""
+    """(kind, text) of the textual outputs of a cell that a reader sees."""
     for output in cell.outputs:
         if output.output_type == "stream":
             yield output.name, output.text
-        for kind, data in output.get("data", {}).items():
-            if isinstance(data, str) and not kind.startswith("image/p"):
-                yield kind, data
+        data = output.get("data", {})
+        for kind, text in data.items():
+            unseen = kind == "text/plain" and "text/html" in data
+            if isinstance(text, str) and not kind.startswith("image/p") and not unseen:
+                yield kind, text
 
 
 def whole(notebook):
