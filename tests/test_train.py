@@ -378,7 +378,7 @@ def test_e01_e07_a_resumed_run_is_the_uninterrupted_one(tmp_path, accumulate, st
 def test_e01_in_a_new_process(tmp_path):
     code = f"""
 import sys; sys.path[:0] = {sys.path!r}
-from tests.test_train import *
+from test_train import *
 train(build(seed=5), batches(), RECIPE, val=VAL, folder={str(tmp_path)!r}, resume=True)
 """
     train(build(), batches(), RECIPE, val=VAL, folder=tmp_path, until=10)
