@@ -12,18 +12,18 @@ __all__ = ["Block", "PostNormBlock", "BLOCKS"]
 
 
 class Block(nn.Module):
-    """Pre-LN block: normalise, compute, add. Nothing on the stream's way through.
+    """Pre-LN block: normalise, compute, add. Nothing stands on the stream's way.
 
-    Dropout belongs to the submodules, once at the end of each, so that `forward` stays
-    these two lines.
+    Dropout belongs to the submodules, once at the end of each branch, so that `forward`
+    stays these two lines.
 
     Args:
         attn: mixes tokens; (B, T, D) -> (B, T, D).
         mlp: works within a token; (B, T, D) -> (B, T, D).
-        attn_norm: the norm before `attn`.
-        mlp_norm: the norm before `mlp`.
+        attn_norm: the norm that belongs to `attn`.
+        mlp_norm: the norm that belongs to `mlp`.
 
-    Source: Xiong et al., 2020, figure 1(b); GPT-2 (Radford et al., 2019, section 2.3).
+    Source: Xiong et al. (2020), figure 1(b); Radford et al. (2019), section 2.3.
     """
 
     def __init__(
@@ -34,7 +34,14 @@ class Block(nn.Module):
         self.mlp_norm, self.mlp = mlp_norm, mlp
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the stream with both sublayers' updates added; (B, T, D) each way."""
+        """Return the stream with the updates of both sublayers added.
+
+        Args:
+            x: (B, T, D), floating point.
+
+        Returns:
+            (B, T, D).
+        """
         x = x + self.attn(self.attn_norm(x))
         x = x + self.mlp(self.mlp_norm(x))
         return x
@@ -43,13 +50,20 @@ class Block(nn.Module):
 class PostNormBlock(Block):
     """Post-LN block, as in the first transformer: compute, add, normalise the sum.
 
-    Args and parameters are those of `Block`; two lines of `forward` differ.
+    Same parts and parameters as `Block`; two lines of `forward` differ.
 
-    Source: Vaswani et al., 2017, section 3.1.
+    Source: Vaswani et al. (2017), section 3.1.
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the normalised stream; (B, T, D) each way."""
+        """Return the stream, normalised after each of the two additions.
+
+        Args:
+            x: (B, T, D), floating point.
+
+        Returns:
+            (B, T, D); every token is the output of `mlp_norm`.
+        """
         x = self.attn_norm(x + self.attn(x))
         x = self.mlp_norm(x + self.mlp(x))
         return x
