@@ -22,7 +22,7 @@ _SCRIPT = """
       const at = control.tagName === "SELECT" ? control.selectedIndex : +control.value;
       const output = control.parentElement.querySelector("output");
       if (output) output.textContent = labels[i][at];
-      control.setAttribute("aria-valuetext", labels[i][at]);
+      if (output) control.setAttribute("aria-valuetext", labels[i][at]);
       index = index * sizes[i] + at;
     });
     frames.forEach((frame, i) => { frame.hidden = i !== index; });

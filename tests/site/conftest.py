@@ -1,4 +1,4 @@
-"""The built site, served below a path as a web host does, and one browser for all tests."""
+"""The built site, served below a path as a web host does, and one browser for all."""
 
 import functools
 import http.server
@@ -153,6 +153,10 @@ def watch(page, address) -> list[str]:
         if response.status >= 400:
             troubles.append(f"answer {response.status}: {response.url}")
 
+    def on_failure(request):
+        if request.failure != "net::ERR_ABORTED":  # the reader went on to the next page
+            troubles.append(f"failed: {request.url}: {request.failure}")
+
     def on_console(message):
         if message.type in ("error", "warning"):
             troubles.append(f"console: {message.text}")
@@ -161,5 +165,5 @@ def watch(page, address) -> list[str]:
     page.on("response", on_response)
     page.on("console", on_console)
     page.on("pageerror", lambda error: troubles.append(f"script: {error}"))
-    page.on("requestfailed", lambda r: troubles.append(f"failed: {r.url}"))
+    page.on("requestfailed", on_failure)
     return troubles

@@ -39,13 +39,14 @@ CODE = """() => [...document.querySelectorAll('pre')]
     .filter(pre => pre.scrollWidth > pre.clientWidth + 1)
     .map(pre => pre.textContent.trim().slice(0, 70))"""
 
-# Text outside code that still looks like TeX, errors of MathJax, formulas never touched.
+# Text outside code that still looks like TeX, errors of MathJax, formulas not set.
 FORMULAS = r"""() => {
     const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
     const raw = /\$|\\frac|\\begin\{|\\\(|\\\[|\\text\{|\\sqrt/, found = [];
     for (let node; (node = walker.nextNode());) {
         const parent = node.parentElement;
-        if (!parent.closest('script, style, pre, code, mjx-container') && raw.test(node.data))
+        const code = parent.closest('script, style, pre, code, mjx-container');
+        if (!code && raw.test(node.data))
             found.push(node.data.trim().slice(0, 80));
     }
     document.querySelectorAll('mjx-merror').forEach(e => found.push(e.textContent));
@@ -67,24 +68,53 @@ def too_wide(page) -> list[str]:
                 return false;
             };
             const wide = [...document.querySelectorAll('body *')]
-                .filter(e => e.getBoundingClientRect().right > width + 1 && !scrolls(e));
+                .filter(e => e.getBoundingClientRect().right > width + 1)
+                .filter(e => !scrolls(e));
             return [`page is ${document.documentElement.scrollWidth} wide`].concat(
-                wide.slice(-4).map(e => e.tagName + ': ' + e.textContent.trim().slice(0, 60))
+                wide.slice(-4).map(e => `${e.tagName}: ${e.textContent.slice(0, 60)}`)
             );
         }"""
     )
 
 
+# Code is thousands of coloured words; each colour is measured once, against its ground.
+COLOURS = r"""() => {
+    const light = colour => {
+        const [r, g, b] = colour.match(/[\d.]+/g).slice(0, 3).map(v => v / 255)
+            .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    const paper = getComputedStyle(document.body).backgroundColor, seen = {};
+    document.querySelectorAll('pre span').forEach(word => {
+        let ground = getComputedStyle(word.closest('pre')).backgroundColor;
+        if (/, 0\)/.test(ground)) ground = paper;
+        const ink = getComputedStyle(word).color;
+        seen[`${ink} on ${ground} (${word.className})`] = [light(ink), light(ground)];
+    });
+    return Object.entries(seen)
+        .map(([name, [a, b]]) =>
+            [name, (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05)])
+        .filter(([, ratio]) => ratio < 4.5)
+        .map(([name, ratio]) => `code ${name}: contrast ${ratio.toFixed(2)}`);
+}"""
+
+# axe takes a minute for thousands of nodes that are one drawing or one piece of code.
+SIMPLER = """() => {
+    for (const pre of document.querySelectorAll('pre')) pre.textContent = pre.textContent;
+    document.querySelectorAll('svg[role="img"]').forEach(svg => svg.replaceChildren());
+}"""
+
+
 def violations(page) -> list[str]:
     """What axe finds against WCAG 2.2 AA and its best practices."""
+    found = page.evaluate(COLOURS)
+    page.evaluate(SIMPLER)
     page.evaluate(AXE.read_text("utf-8"))
-    found = page.evaluate(
+    return found + page.evaluate(
         """async rules => (await axe.run(
-            {include: [['html']], exclude: [['svg[role="img"] *']]},
-            {runOnly: rules, resultTypes: ['violations']}
+            document, {runOnly: rules, resultTypes: ['violations']}
         )).violations.flatMap(v => v.nodes.slice(0, 3).map(n =>
             `axe ${v.id}: ${n.target.join(' ')}: ` +
             [...n.any, ...n.all, ...n.none].map(c => c.message).slice(0, 1)))""",
         RULES,
     )
-    return found
