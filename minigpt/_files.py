@@ -33,7 +33,7 @@ __all__ = [
     "writable",
 ]
 
-LIMIT = 8.5  # seconds for all sources of one file together, when nothing answers
+LIMIT = 8.0  # seconds for all sources of one file together, when nothing answers
 PIP_SHARE = 0.55  # of what is left: pip alone needs a second or two to start
 
 
@@ -56,7 +56,7 @@ def cache_folder() -> Path:
 
 
 def time_limit() -> float:
-    """Seconds that fetching may take without a sign of life: `MINIGPT_TIMEOUT`, or 8.5.
+    """Seconds that fetching may take without a sign of life: `MINIGPT_TIMEOUT`, or 8.
 
     Raises:
         ValueError: if the variable is not a positive number.
