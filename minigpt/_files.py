@@ -281,15 +281,16 @@ def _watch(
 
 def _pip_progress(folder: Path, log: Path) -> int:
     """Bytes received. pip's first lines do not count: they come before it connects."""
-    return _size(folder) - _size(log) + ("Downloading" in _text(log))
+    return _size(folder) - log.stat().st_size + ("Downloading" in _text(log))
 
 
-def _size(path: Path) -> int:
-    """Bytes in a file, or in all files below a folder; what vanishes meanwhile is 0."""
+def _size(folder: Path) -> int:
+    """Bytes in all files below a folder. What vanishes while we look counts as none."""
     total = 0
-    for item in [path] if path.is_file() else path.rglob("*"):
-        with contextlib.suppress(OSError):
-            total += item.stat().st_size if item.is_file() else 0
+    for place, _, names in os.walk(folder):  # unlike rglob, bears folders that vanish
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += os.stat(os.path.join(place, name)).st_size
     return total
 
 

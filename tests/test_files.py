@@ -329,6 +329,28 @@ def test_pip_that_hangs_is_stopped(tmp_path, monkeypatch):
     assert started[0].poll() is not None
 
 
+def test_progress_can_be_watched_while_folders_come_and_go(tmp_path):
+    """pip makes and removes temporary folders all the time."""
+    (tmp_path / "kept").write_bytes(b"12345")
+    stop = threading.Event()
+
+    def restless():
+        while not stop.is_set():
+            inner = tmp_path / "a" / "b"
+            inner.mkdir(parents=True)
+            inner.rmdir()
+            inner.parent.rmdir()
+
+    thread = threading.Thread(target=restless)
+    thread.start()
+    try:
+        sizes = {_files._size(tmp_path) for _ in range(3000)}
+    finally:
+        stop.set()
+        thread.join()
+    assert sizes == {5}
+
+
 @pytest.mark.parametrize("text", ["soon", "-1", "0", "inf", "nan"])
 def test_time_limit_names_the_variable(monkeypatch, text):
     monkeypatch.setenv("MINIGPT_TIMEOUT", text)
