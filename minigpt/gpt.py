@@ -28,12 +28,12 @@ __all__ = [
     "GPT",
     "check_tokens",
     "check_ids",
+    "eval_mode",
+    "describe",
     "IGNORE",
     "next_token_loss",
     "count_by_formula",
     "count_by_part",
-    "eval_mode",
-    "describe",
 ]
 
 NORMS: dict[str, type[nn.Module]] = {"layernorm": LayerNorm}
@@ -89,7 +89,7 @@ class GPTConfig:
         if self.d_model % self.n_heads:
             raise ValueError(
                 f"d_model={self.d_model} must be a multiple of n_heads={self.n_heads}: "
-                "every head gets d_model / n_heads numbers of each token"
+                "each head gets d_model / n_heads"
             )
         if not 0.0 <= self.dropout < 1.0:
             raise ValueError(
@@ -241,6 +241,57 @@ def check_ids(ids: Tensor, vocab_size: int, what: str, ignore: bool = False) -> 
         )
 
 
+@contextlib.contextmanager
+def eval_mode(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode inside the block; afterwards each module's own mode as it was."""
+    training = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in training.items():
+            module.training = mode
+
+
+@torch.no_grad()
+def describe(model: nn.Module, tokens: Tensor) -> list[dict]:
+    """Send tokens through and list every part in the order in which it was entered.
+
+    Args:
+        model: a `GPT`, or any module whose parts return one tensor.
+        tokens: (B, T), what `model` is called with.
+
+    Returns:
+        A dict for each part: its name ("part"), its class ("kind"), the "shape" of what
+        it returned, and the number of "parameters" that are its own. A shared matrix
+        counts where it comes first. The model is left as it was.
+    """
+    rows, hooks, counted = [], [], set()
+
+    def watch(name: str, module: nn.Module) -> None:
+        own = [p for p in module.parameters(recurse=False) if id(p) not in counted]
+        counted.update(id(p) for p in own)
+        row = {"part": name, "kind": type(module).__name__, "shape": ()}
+        row["parameters"] = sum(p.numel() for p in own)
+        hooks.append(module.register_forward_pre_hook(lambda *_: rows.append(row)))
+        hooks.append(
+            module.register_forward_hook(
+                lambda module, inputs, output: row.update(shape=tuple(output.shape))
+            )
+        )
+
+    for name, module in model.named_modules():
+        if name and not isinstance(module, nn.ModuleList):
+            watch(name, module)
+    try:
+        with eval_mode(model):
+            model(tokens)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return rows
+
+
 IGNORE = -100  # torch's own default: a target with this value does not count
 
 
@@ -311,54 +362,3 @@ def count_by_part(model: GPT) -> dict[str, int]:
         "norms": count(*norms, model.final_norm),
         "head": 0 if tied else count(model.head),
     }
-
-
-@contextlib.contextmanager
-def eval_mode(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode inside the block; afterwards each module's own mode as it was."""
-    training = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, mode in training.items():
-            module.training = mode
-
-
-@torch.no_grad()
-def describe(model: nn.Module, tokens: Tensor) -> list[dict]:
-    """Send tokens through and list every part in the order in which it was entered.
-
-    Args:
-        model: a `GPT`, or any module whose parts return one tensor.
-        tokens: (B, T), what `model` is called with.
-
-    Returns:
-        A dict for each part: its name ("part"), its class ("kind"), the "shape" of what
-        it returned, and the number of "parameters" that are its own. A shared matrix
-        counts where it comes first. The model is left as it was.
-    """
-    rows, hooks, counted = [], [], set()
-
-    def watch(name: str, module: nn.Module) -> None:
-        own = [p for p in module.parameters(recurse=False) if id(p) not in counted]
-        counted.update(id(p) for p in own)
-        row = {"part": name, "kind": type(module).__name__, "shape": ()}
-        row["parameters"] = sum(p.numel() for p in own)
-        hooks.append(module.register_forward_pre_hook(lambda *_: rows.append(row)))
-        hooks.append(
-            module.register_forward_hook(
-                lambda module, inputs, output: row.update(shape=tuple(output.shape))
-            )
-        )
-
-    for name, module in model.named_modules():
-        if name and not isinstance(module, nn.ModuleList):
-            watch(name, module)
-    try:
-        with eval_mode(model):
-            model(tokens)
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return rows

@@ -35,14 +35,14 @@ from minigpt.gpt import (
 )
 
 __all__ = [
-    "TrainConfig",
-    "DECAYS",
-    "learning_rate",
     "DTYPES",
+    "TrainConfig",
     "SUPPORTED",
     "choose_device",
     "choose_dtype",
     "autocast",
+    "DECAYS",
+    "learning_rate",
     "decay_groups",
     "make_optimizer",
     "accumulate_gradient",
@@ -56,6 +56,8 @@ __all__ = [
     "restore_rng",
     "train",
 ]
+
+DTYPES = ("auto", "float32", "bfloat16", "float16")
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ class TrainConfig:
 
     steps: int = 2000
     batch_size: int = 12
-    lr: float = 3e-3
+    lr: float = 4e-3
     min_lr: float = 0.0
     warmup: int = 100
     decay: str = "linear"
@@ -157,36 +159,6 @@ def _whole(name: str, value: int, least: int) -> None:
         raise ValueError(f"{name}={value!r} must be a whole number, at least {least}")
 
 
-DECAYS: dict[
-    str, Callable[[float], float]
-] = {  # share of the time -> share of the fall
-    "linear": lambda done: done,
-    "cosine": lambda done: 0.5 * (1 - math.cos(math.pi * done)),
-}
-
-
-def learning_rate(step: int, config: TrainConfig) -> float:
-    """The learning rate of one step: a straight rise, then a fall.
-
-    Args:
-        step: the number of updates made before, from 0.
-        config: `lr`, `min_lr`, `warmup`, `decay` and `steps` decide.
-
-    Returns:
-        A positive number up to step `steps` - 1; `lr` exactly at step `warmup`;
-        `min_lr` exactly from step `steps` on.
-
-    Source: Loshchilov & Hutter (2017), equation 5, for the cosine.
-    """
-    if step < config.warmup:
-        return config.lr * (step + 1) / (config.warmup + 1)
-    if step >= config.steps:
-        return config.min_lr
-    done = (step - config.warmup) / (config.steps - config.warmup)
-    return config.lr - (config.lr - config.min_lr) * DECAYS[config.decay](done)
-
-
-DTYPES = ("auto", "float32", "bfloat16", "float16")
 SUPPORTED = {  # device type -> dtypes that training may compute in
     "cpu": ("float32", "bfloat16"),
     "cuda": ("float32", "bfloat16", "float16"),
@@ -242,6 +214,35 @@ def autocast(device: torch.device, dtype: torch.dtype):
     if dtype is torch.float32:
         return contextlib.nullcontext()
     return torch.autocast(device.type, dtype)
+
+
+DECAYS: dict[
+    str, Callable[[float], float]
+] = {  # share of the time -> share of the fall
+    "linear": lambda done: done,
+    "cosine": lambda done: 0.5 * (1 - math.cos(math.pi * done)),
+}
+
+
+def learning_rate(step: int, config: TrainConfig) -> float:
+    """The learning rate of one step: a straight rise, then a fall.
+
+    Args:
+        step: the number of updates made before, from 0.
+        config: `lr`, `min_lr`, `warmup`, `decay` and `steps` decide.
+
+    Returns:
+        A positive number up to step `steps` - 1; `lr` exactly at step `warmup`;
+        `min_lr` exactly from step `steps` on.
+
+    Source: Loshchilov & Hutter (2017), equation 5, for the cosine.
+    """
+    if step < config.warmup:
+        return config.lr * (step + 1) / (config.warmup + 1)
+    if step >= config.steps:
+        return config.min_lr
+    done = (step - config.warmup) / (config.steps - config.warmup)
+    return config.lr - (config.lr - config.min_lr) * DECAYS[config.decay](done)
 
 
 def decay_groups(model: nn.Module, weight_decay: float) -> list[dict]:

@@ -7,7 +7,7 @@ from importlib.resources import files
 from minigpt.gpt import GPTConfig
 from minigpt.train import TrainConfig
 
-__all__ = ["SEEDS", "Record", "read"]
+__all__ = ["SEEDS", "Record", "nanogpt", "read"]
 
 SEEDS = (1337, 1, 2)
 
@@ -31,6 +31,16 @@ class Record:
     def final(self) -> float:
         """The validation loss after the last step."""
         return self.val_losses[-1]
+
+
+def nanogpt() -> dict[int, float]:
+    """Seed -> validation loss of nanoGPT's CPU recipe, measured with its own code.
+
+    The file says with which commit and command, and how the loss was taken.
+    """
+    path = files("minigpt.book") / "records" / "nanogpt.json"
+    losses = json.loads(path.read_text("utf-8"))["val_loss"]
+    return {int(seed): loss for seed, loss in losses.items()}
 
 
 def read(seed: int) -> Record:
