@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -398,15 +399,24 @@ def test_records_beyond_the_checkpoint_are_dropped_on_resume(tmp_path):
     assert [json.loads(row)["step"] for row in rows] == list(range(1, 21))
 
 
-def test_ctrl_c_finishes_the_step_and_leaves_a_checkpoint(tmp_path):
-    def press(record):
-        if record["step"] == 7:
-            os.kill(os.getpid(), 2)
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
+@pytest.mark.parametrize("when", ["in the forward pass", "when a record is shown"])
+def test_ctrl_c_finishes_the_step_and_leaves_a_checkpoint(tmp_path, when):
+    model, before = build(), signal.getsignal(signal.SIGINT)
+    calls = []
 
-    if sys.platform == "win32":
-        pytest.skip("signals cannot be sent this way on Windows")
+    def press(*args):
+        calls.append(args)
+        if len(calls) == 7:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    forward = when == "in the forward pass"
+    if forward:
+        model.blocks[0].register_forward_hook(press)
+    show = None if forward else press
     with pytest.raises(KeyboardInterrupt):
-        train(build(), batches(), RECIPE, folder=tmp_path, on_record=press)
+        train(model, batches(), RECIPE, folder=tmp_path, on_record=show)
+    assert signal.getsignal(signal.SIGINT) is before
     assert load_checkpoint(tmp_path / "last.pt")["step"] == 7
     model, whole = build(), build()
     train(model, batches(), RECIPE, folder=tmp_path, resume=True)
@@ -537,6 +547,21 @@ def test_e08_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
 
     monkeypatch.setattr(torch, "save", fail)
     with pytest.raises(OSError, match="no space"):
+        save_checkpoint(path, build(), step=2)
+    assert load_checkpoint(path)["step"] == 1
+    assert [file.name for file in tmp_path.iterdir()] == ["model.pt"]
+
+
+def test_e08_the_new_file_comes_into_place_in_one_move(tmp_path, monkeypatch):
+    path = tmp_path / "model.pt"
+    save_checkpoint(path, build(), step=1)
+
+    def fail(source, target):
+        assert torch.load(source)["step"] == 2  # complete before it is moved
+        raise OSError("killed just before the move")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError, match="killed"):
         save_checkpoint(path, build(), step=2)
     assert load_checkpoint(path)["step"] == 1
     assert [file.name for file in tmp_path.iterdir()] == ["model.pt"]
