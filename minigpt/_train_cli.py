@@ -10,6 +10,7 @@ import dataclasses
 import json
 import os
 import re
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -18,9 +19,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from minigpt.gpt import GPT, GPTConfig, eval_mode
+from minigpt.block import BLOCKS
+from minigpt.gpt import GPT, MLPS, NORMS, GPTConfig, eval_mode
 from minigpt.text import Batches, CharTokenizer, split, tiny_shakespeare
 from minigpt.train import (
+    DECAYS,
+    DTYPES,
     TrainConfig,
     TrainingDiverged,
     choose_device,
@@ -32,6 +36,13 @@ from minigpt.train import (
 
 __all__ = ["main"]
 
+CHOICES = {
+    "norm": NORMS,
+    "mlp": MLPS,
+    "order": BLOCKS,
+    "decay": DECAYS,
+    "dtype": DTYPES,
+}
 OWN_FILES = ("last.pt", "best.pt", "records.jsonl", "loss.svg")
 
 
@@ -111,11 +122,13 @@ def add_fields(group, config: type, skip: tuple[str, ...] = ()) -> None:
             continue
         default = field.default
         shown = " ".join(map(str, default)) if isinstance(default, tuple) else default
-        text = f"{' '.join(told[field.name].split())} (default: {shown})"
+        text = " ".join(told[field.name].split()).rstrip(".")
+        if field.name in CHOICES:
+            text = f"one of {', '.join(CHOICES[field.name])}"
         option = {
             "dest": field.name,
             "default": argparse.SUPPRESS,  # so that --resume knows what was asked for
-            "help": text.replace("%", "%%"),
+            "help": f"{text} (default: {shown})".replace("%", "%%"),
         }
         kind = str(field.type)
         if "bool" in kind:
@@ -123,9 +136,20 @@ def add_fields(group, config: type, skip: tuple[str, ...] = ()) -> None:
         elif "tuple" in kind:
             option |= {"type": float, "nargs": 2, "metavar": "NUMBER"}
         else:
-            types = [word for word in (int, float, str) if word.__name__ in kind]
-            option |= {"type": types[0], "metavar": types[0].__name__.upper()}
+            number = next(word for word in (int, float, str) if word.__name__ in kind)
+            option["type"] = or_none(number) if "None" in kind else number
+            option["metavar"] = number.__name__.upper()
         group.add_argument(f"--{field.name.replace('_', '-')}", **option)
+
+
+def or_none(number: type) -> Callable[[str], object]:
+    """Reads a number, or the word none."""
+
+    def read(word: str) -> object:
+        return None if word.lower() == "none" else number(word)
+
+    read.__name__ = f"{number.__name__}, or none"  # what argparse calls it in errors
+    return read
 
 
 class Job:
@@ -232,7 +256,10 @@ def progress(job: Job, quiet: bool):
     if tqdm is None or not sys.stderr.isatty():
         yield lines(job.config)
         return
-    with tqdm(total=job.config.steps, unit=" steps", dynamic_ncols=True) as bar:
+    size = shutil.get_terminal_size()  # 80 x 24 where a terminal claims 0 x 0
+    look = {"ncols": size.columns, "nrows": size.lines}
+    look["bar_format"] = "{percentage:3.0f}% {n}/{total} {bar} {desc}{remaining} left"
+    with tqdm(total=job.config.steps, **look) as bar:
         val = ""
 
         def show(record: dict) -> None:
@@ -240,7 +267,8 @@ def progress(job: Job, quiet: bool):
             if "val_loss" in record:
                 val = f", val {record['val_loss']:.3f}"
             speed = f"{record['tokens_per_s'] / 1000:.1f}k tokens/s"
-            bar.set_postfix_str(f"loss {record['loss']:.3f}{val}, {speed}")
+            told = f"loss {record['loss']:.3f}{val}, {speed}, "
+            bar.set_description_str(told, refresh=False)
             bar.update(record["step"] - bar.n)
 
         yield show

@@ -140,6 +140,14 @@ def test_help_tells_every_field_with_its_default(capsys):
                 assert f"--{field.name.replace('_', '-')}" in told
     assert "(default: 2000)" in told and "(default: 0.9 0.99)" in told
     assert "runs/shakespeare" in told
+    assert "one of pre, post (default: pre)" in told
+
+
+def test_clipping_can_be_switched_off(tmp_path, capsys, short_text):
+    run("--folder", tmp_path, "--steps", 3, "--clip", "none", *SMALL)
+    assert load_checkpoint(tmp_path / "last.pt")["train_config"]["clip"] is None
+    message = refused(capsys, "--folder", tmp_path / "b", "--clip", "much")
+    assert "--clip" in message and "float, or none" in message
 
 
 def test_divergence_ends_with_its_message_and_status_1(
