@@ -40,8 +40,8 @@ class CausalSelfAttention(nn.Module):
                 f"d_model={d_model} must be a positive multiple of n_heads={n_heads}: "
                 "every head gets d_model / n_heads numbers of each token"
             )
-        if not 0.0 <= dropout < 1.0:
-            raise ValueError(f"dropout={dropout} must be at least 0 and less than 1")
+        if not 0.0 <= dropout <= 1.0:
+            raise ValueError(f"dropout={dropout} must be a probability, 0 to 1")
         self.d_model, self.n_heads, self.dropout = d_model, n_heads, dropout
         self.qkv = nn.Linear(d_model, 3 * d_model, bias=bias)
         self.out = nn.Linear(d_model, d_model, bias=bias)

@@ -91,10 +91,8 @@ class GPTConfig:
                 f"d_model={self.d_model} must be a multiple of n_heads={self.n_heads}: "
                 "each head gets d_model / n_heads"
             )
-        if not 0.0 <= self.dropout < 1.0:
-            raise ValueError(
-                f"dropout={self.dropout} must be at least 0 and less than 1"
-            )
+        if not 0.0 <= self.dropout <= 1.0:
+            raise ValueError(f"dropout={self.dropout} must be a probability, 0 to 1")
         if not 0.0 < self.norm_eps < math.inf:
             raise ValueError(
                 f"norm_eps={self.norm_eps} must be a small positive number, like 1e-5"

@@ -37,8 +37,8 @@ class MLP(nn.Module):
                 f"d_model={d_model} and d_ff={d_ff} must be positive: "
                 "d_ff is the inner width itself, usually 4 * d_model"
             )
-        if not 0.0 <= dropout < 1.0:
-            raise ValueError(f"dropout={dropout} must be at least 0 and less than 1")
+        if not 0.0 <= dropout <= 1.0:
+            raise ValueError(f"dropout={dropout} must be a probability, 0 to 1")
         self.d_model, self.dropout = d_model, dropout
         self.up = nn.Linear(d_model, d_ff, bias=bias)
         self.down = nn.Linear(d_ff, d_model, bias=bias)

@@ -126,6 +126,12 @@ def test_init_finds_residual_writes_by_structure_when_called_again():
     assert model.blocks[1].attn.qkv.weight.std().item() == pytest.approx(1.0, rel=0.05)
 
 
+def test_a12_dropping_everything_still_gives_finite_numbers():
+    model = build(replace(TINY, dropout=1.0)).train()
+    logits = model(torch.zeros(1, 4, dtype=torch.long))
+    assert logits.isfinite().all()
+
+
 def test_a12_every_eps_and_every_dropout_is_the_configs():
     model = build(replace(TINY, dropout=0.37, norm_eps=1e-3))
     norms = [m for m in model.modules() if isinstance(m, LayerNorm)]
