@@ -84,6 +84,14 @@ def address(site) -> str:
     server.server_close()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def checker():
+    """axe, brought once from its pinned package; the site itself does not need it."""
+    command = [sys.executable, str(ROOT / "tools" / "vendor.py")]
+    done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.fixture(scope="session")
 def browser():
     path = chromium()

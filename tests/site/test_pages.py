@@ -100,7 +100,7 @@ COLOURS = r"""() => {
 
 # axe takes a minute for thousands of nodes that are one drawing or one piece of code.
 SIMPLER = """() => {
-    for (const pre of document.querySelectorAll('pre')) pre.textContent = pre.textContent;
+    document.querySelectorAll('pre').forEach(p => { p.textContent = p.textContent });
     document.querySelectorAll('svg[role="img"]').forEach(svg => svg.replaceChildren());
 }"""
 

@@ -153,8 +153,8 @@ def test_colours_of_the_figures_can_be_told_apart(visit, scheme):
 
 
 CONTRASTS = r"""() => {
-    const names = ['ink', 'muted', 'accent', 'attention', 'mlp', 'norm', 'stream', 'sky',
-                   'amber', 'rose'];
+    const names = ['ink', 'muted', 'accent', 'attention', 'mlp', 'norm', 'stream',
+                   'sky', 'amber', 'rose'];
     const light = hex => {
         const [r, g, b] = [1, 3, 5].map(i => parseInt(hex.slice(i, i + 2), 16) / 255)
             .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
