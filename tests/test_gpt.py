@@ -142,6 +142,14 @@ def test_a12_every_eps_and_every_dropout_is_the_configs():
     assert not [name for name, _ in bare.named_parameters() if name.endswith("bias")]
 
 
+def test_a12_dropping_everything_stays_finite():
+    model = build(replace(TINY, dropout=1.0)).train()
+    loss = next_token_loss(model(tokens(TINY)), tokens(TINY))
+    loss.backward()
+    gradients = [p.grad for p in model.parameters() if p.grad is not None]
+    assert loss.isfinite() and all(g.isfinite().all() for g in gradients)
+
+
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("order", list(BLOCKS))
 @pytest.mark.parametrize("bias", [True, False])
