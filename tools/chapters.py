@@ -58,6 +58,9 @@ def install_wheel(folder: Path) -> Path:
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
     python = environment_python(folder)
     install = [str(python), "-m", "pip", "install", "-qq", "--no-compile"]
+    if os.environ.get("UV_TORCH_BACKEND"):  # uv then chooses which build of torch
+        uv = [sys.executable, "-m", "uv", "pip", "install", "-q"]
+        install = [*uv, "--python", str(python)]
     lock = ROOT / "requirements-lock.txt"
     subprocess.run([*install, f"{wheel}[book]", "-c", str(lock)], check=True)
     return python
