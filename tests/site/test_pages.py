@@ -5,7 +5,7 @@ from conftest import ROOT, SHOTS, documents
 
 AXE = ROOT / "_build" / "test-assets" / "axe-core" / "axe.min.js"
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
-PAGES = [*documents(), "search", "genindex"]
+PAGES = [*documents(), "search"]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
