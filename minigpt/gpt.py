@@ -25,6 +25,7 @@ __all__ = [
     "NORMS",
     "MLPS",
     "GPTConfig",
+    "from_fields",
     "GPT",
     "check_tokens",
     "check_ids",
@@ -111,13 +112,22 @@ class GPTConfig:
     @classmethod
     def from_dict(cls, values: dict) -> "GPTConfig":
         """The config that `to_dict` described. Raises ValueError for an unknown key."""
-        names = [field.name for field in dataclasses.fields(cls)]
-        unknown = sorted(set(values) - set(names))
-        if unknown:
-            raise ValueError(
-                f"unknown config keys {', '.join(unknown)}; known: {', '.join(names)}"
-            )
-        return cls(**values)
+        return from_fields(cls, values)
+
+
+def from_fields(config: type, values: dict):
+    """The dataclass `config` filled with `values`, after a look at their keys.
+
+    Raises:
+        ValueError: names the keys that are not fields, and lists the fields.
+    """
+    names = [field.name for field in dataclasses.fields(config)]
+    unknown = sorted(set(values) - set(names))
+    if unknown:
+        raise ValueError(
+            f"unknown config keys {', '.join(unknown)}; known: {', '.join(names)}"
+        )
+    return config(**values)
 
 
 class GPT(nn.Module):

@@ -31,6 +31,7 @@ from minigpt.gpt import (
     check_ids,
     check_tokens,
     eval_mode,
+    from_fields,
     next_token_loss,
 )
 
@@ -145,13 +146,7 @@ class TrainConfig:
     @classmethod
     def from_dict(cls, values: dict) -> "TrainConfig":
         """The config that `to_dict` described. Raises ValueError for an unknown key."""
-        names = [field.name for field in dataclasses.fields(cls)]
-        unknown = sorted(set(values) - set(names))
-        if unknown:
-            raise ValueError(
-                f"unknown config keys {', '.join(unknown)}; known: {', '.join(names)}"
-            )
-        return cls(**values)
+        return from_fields(cls, values)
 
 
 def _whole(name: str, value: int, least: int) -> None:
