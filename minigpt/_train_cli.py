@@ -69,7 +69,7 @@ def main(argv: list[str] | None = None) -> int:
                 on_record=show,
             )
     except KeyboardInterrupt:
-        say(f"Stopped. Go on with: python -m minigpt.train{at(args.folder)} --resume")
+        say(f"Stopped. Go on with: {command()}{at(args.folder)} --resume")
         return 130
     except TrainingDiverged as error:
         say(f"Stopped: {error}")
@@ -361,6 +361,14 @@ def sample(model: GPT, tokens: Tensor, n_new: int, seed: int) -> Tensor:
             token = torch.multinomial(p, 1, generator=generator)
             tokens = torch.cat([tokens, token], dim=1)
     return tokens
+
+
+def command() -> str:
+    """How this program is started again: with this Python, named as from here."""
+    python = Path(sys.executable)
+    if python.is_relative_to(Path.cwd()):
+        python = python.relative_to(Path.cwd())
+    return f"{python} -m minigpt.train"
 
 
 def at(folder: Path) -> str:
