@@ -71,6 +71,7 @@ def execute(path: Path, timeout: int) -> str:
             raise_on_iopub_timeout=True,
             kernel_name="python3",
             record_timing=False,
+            extra_arguments=["--log-level=ERROR"],  # the kernel's own remarks
             store_widget_state=False,
             resources={"metadata": {"path": folder}},
             on_cell_start=note,
