@@ -13,6 +13,7 @@ import hashlib
 import http.server
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -71,6 +72,8 @@ def build(out: Path = ROOT, everything: bool = False) -> Path:
     command = [sys.executable, "-c", run, "build", str(ROOT)]
     command += ["-W", "-n", "--keep-going", "--path-output", str(out)]
     command += ["--all"] if everything else []
+    if everything:  # a page that is no longer in the book would stay
+        shutil.rmtree(site, ignore_errors=True)
     done = subprocess.run(
         command,
         cwd=ROOT,
