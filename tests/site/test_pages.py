@@ -31,8 +31,8 @@ def test_page(visit, name, scheme):
 
 def shoot(page, name, scheme, width):
     SHOTS.mkdir(parents=True, exist_ok=True)
-    path = SHOTS / f"{name.replace('/', '-')}-{scheme}-{width}.png"
-    page.screenshot(path=path, full_page=True)
+    path = SHOTS / f"{name.replace('/', '-')}-{scheme}-{width}.jpg"
+    page.screenshot(path=path, full_page=True, type="jpeg", quality=80)
 
 
 CODE = """() => [...document.querySelectorAll('pre')]
