@@ -142,6 +142,30 @@ def test_fonts_are_the_books_own(visit):
     assert {"Source Serif", "Nanum Gothic"} <= families
 
 
+def test_bold_korean_is_drawn(visit):
+    """It is as wide as the same words set after the font came; empty boxes are not."""
+    page = visit("chapters/11_gpt.html")
+    page.wait_for_timeout(500)
+    widths = page.evaluate(
+        """() => {
+            const width = node => {
+                const range = document.createRange();
+                range.selectNodeContents(node);
+                return range.getBoundingClientRect().width;
+            };
+            return [...document.querySelectorAll('th')]
+                .filter(th => /[가-힣]/.test(th.textContent))
+                .map(th => {
+                    const before = width(th);
+                    th.style.fontFeatureSettings = '"kern" 1, "test" 1';
+                    return [before, width(th)];
+                });
+        }"""
+    )
+    assert widths, "the chapter's table head with a Korean word is gone"
+    assert all(abs(before - after) < 1 for before, after in widths), widths
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_colours_of_the_figures_can_be_told_apart(visit, scheme):
     """Words reach 4.5 to 1 against the ground, marks and lines 3 to 1."""
