@@ -88,6 +88,10 @@ def chapters() -> int:
     return python("tools/chapters.py")
 
 
+def reseed() -> int:
+    return python("tools/reseed.py")
+
+
 def site() -> int:
     if not shutil.which("npm"):
         raise LeftOut(NEED_NPM)
@@ -128,6 +132,7 @@ CHECKS: dict[str, Callable[[], int | None]] = {
     "data for the tests": data,
     "package and notebook rules": package,
     "chapters, each alone with only the wheel": chapters,
+    "verdicts under other seeds": reseed,
     "site, warnings as errors": site,
     "site in a browser": browser,
 }

@@ -16,6 +16,17 @@ except ModuleNotFoundError as error:
 from minigpt.book.explorable import Explorable
 from minigpt.book.figures import COLORS, CYCLE, Figure
 from minigpt.book.live import panel, static
+from minigpt.book.setting import seeds, setting
 from minigpt.book.tables import table
 
-__all__ = ["COLORS", "CYCLE", "Explorable", "Figure", "panel", "static", "table"]
+__all__ = [
+    "COLORS",
+    "CYCLE",
+    "Explorable",
+    "Figure",
+    "panel",
+    "seeds",
+    "setting",
+    "static",
+    "table",
+]

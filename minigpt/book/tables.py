@@ -6,8 +6,9 @@ __all__ = ["table"]
 
 
 class _Table:
-    def __init__(self, header: list[str], rows: list[tuple], caption: str):
+    def __init__(self, header: list[str], rows: list[tuple], caption: str, measured):
         self.header, self.rows, self.caption = header, rows, caption
+        self.measured = measured
 
     def __repr__(self) -> str:
         cells = [[str(c) for c in row] for row in [self.header, *self.rows]]
@@ -29,8 +30,9 @@ class _Table:
         )
         body = "\n".join(row(r, "td") for r in self.rows)
         label = html.escape(self.caption or ", ".join(self.header), quote=True)
+        kind = "qp-table qp-measured" if self.measured else "qp-table"
         return (
-            f'<div class="qp-table" role="region" aria-label="{label}" tabindex="0" '
+            f'<div class="{kind}" role="region" aria-label="{label}" tabindex="0" '
             f'style="overflow-x:auto"><table>{caption}<thead>{row(self.header, "th")}'
             f"</thead><tbody>\n{body}\n</tbody></table></div>"
         )
@@ -45,8 +47,18 @@ def _align(cell) -> str:
     return ' style="text-align:right"'
 
 
-def table(header: list[str], rows: list[tuple], caption: str = "") -> _Table:
+def table(
+    header: list[str], rows: list[tuple], caption: str = "", *, measured: bool = False
+) -> _Table:
     """A table that displays itself; give numbers as text, rounded for reading.
+
+    Args:
+        header: the columns' names.
+        rows: as many cells each.
+        caption: the message.
+        measured: the cells hold losses of training runs or times, whose digits differ
+            between machines. The book's tests then do not compare them; what the text
+            concludes from them is printed as a verdict beside the table.
 
     Raises:
         ValueError: if a row has another number of cells than the header.
@@ -57,4 +69,4 @@ def table(header: list[str], rows: list[tuple], caption: str = "") -> _Table:
             raise ValueError(
                 f"row {number} has {len(row)} cells, the header {len(header)}: {row!r}"
             )
-    return _Table(list(header), rows, caption)
+    return _Table(list(header), rows, caption, measured)
