@@ -12,6 +12,7 @@ from tools.notebook_rules import problems
 
 ROOT = Path(__file__).resolve().parent.parent
 CHAPTERS = sorted((ROOT / "chapters").glob("*.ipynb"))
+QUIET = [path for path in CHAPTERS if 4 <= int(path.stem[:2]) <= 10]  # Part II
 
 
 def names(paths):
@@ -45,6 +46,33 @@ def test_table_of_contents_has_every_chapter_in_order():
     listed = [f for f in toc_files() if f.startswith("chapters/")]
     stems = [f.removeprefix("chapters/").removesuffix(".ipynb") for f in listed]
     assert stems == names(CHAPTERS)
+
+
+def formulas(path) -> list[str]:
+    """Ids of the cells that show a formula on its own lines."""
+    cells = nbformat.read(path, as_version=4).cells
+    return [c.id for c in cells if c.cell_type == "markdown" and "$$" in c.source]
+
+
+# Chapters 1 to 3 have these tests, too, under other names.
+@pytest.mark.parametrize("path", QUIET, ids=names(QUIET))
+def test_each_formula_is_evaluated_by_a_test(path):
+    tests = (ROOT / "tests" / f"test_{path.stem[3:]}.py").read_text("utf-8")
+    named = set(re.findall(r"formula: ([\w-]+)", tests))
+    assert formulas(path), "a chapter of this part shows its formulas"
+    assert [i for i in formulas(path) if i not in named] == [], (
+        "no test evaluates these"
+    )
+    assert named <= set(formulas(path)), "tests of formulas that are not shown"
+
+
+@pytest.mark.parametrize("path", QUIET, ids=names(QUIET))
+def test_experiments_take_their_seeds_from_outside(path):
+    """Or nobody could ask whether a message depends on them."""
+    code = [c.source for c in nbformat.read(path, 4).cells if c.cell_type == "code"]
+    assert any("book.seeds(" in source for source in code)
+    fixed = re.compile(r"manual_seed\(\d+\)|\bseed=\d+")
+    assert [found[0] for c in code for found in fixed.finditer(c)] == []
 
 
 def good():

@@ -1,9 +1,11 @@
 """minigpt.book: figures that carry their own words, explorables, tables, panels."""
 
+import configparser
 import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import nbformat
 import pytest
@@ -11,6 +13,7 @@ from nbclient import NotebookClient
 
 from minigpt import book
 
+ROOT = Path(__file__).resolve().parent.parent
 ALT = "A line that rises from one to three."
 
 
@@ -81,6 +84,26 @@ def test_table_aligns_numbers_and_refuses_ragged_rows():
     assert repr(table).splitlines()[1] == "pre   2.24"
     with pytest.raises(ValueError, match="row 0 has 1 cells, the header 2"):
         book.table(["a", "b"], [("x",)])
+
+
+def test_a_measured_table_is_masked_and_another_is_not():
+    """F05: digits of training runs are not compared, exact ones are."""
+    config = configparser.RawConfigParser()
+    config.read(ROOT / "tools" / "nbval_sanitize.cfg", encoding="utf-8")
+    masks = [
+        (config[name]["regex"], config[name]["replace"]) for name in config.sections()
+    ]
+
+    def compared(loss, measured):
+        table = book.table(["seed", "loss"], [("0", loss)], "Loss", measured=measured)
+        texts = [table._repr_html_(), repr(table)]
+        for regex, word in masks:
+            texts = [re.sub(regex, word, text) for text in texts]
+        return texts
+
+    assert compared("2.24", True) == compared("2.31", True) == ["MEASURED"] * 2
+    exact = zip(compared("2.24", False), compared("2.31", False))
+    assert all(a != b for a, b in exact)
 
 
 def test_panel_says_where_it_moves_when_no_kernel_will_answer(monkeypatch, capsys):

@@ -13,9 +13,10 @@ class _Table:
     def __repr__(self) -> str:
         cells = [[str(c) for c in row] for row in [self.header, *self.rows]]
         widths = [max(len(row[i]) for row in cells) for i in range(len(self.header))]
-        return "\n".join(
-            "  ".join(c.ljust(w) for c, w in zip(row, widths)).rstrip() for row in cells
-        )
+        lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths)) for row in cells]
+        if self.measured:  # the word by which the tests know not to compare
+            lines.insert(0, "measured:")
+        return "\n".join(line.rstrip() for line in lines)
 
     def _repr_html_(self) -> str:
         def row(cells, tag):
