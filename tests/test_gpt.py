@@ -11,19 +11,27 @@ from torch import nn
 
 from minigpt.block import BLOCKS
 from minigpt.gpt import (
+    FAMILIES,
     GPT,
     IGNORE,
     MLPS,
     NORMS,
+    POSITIONS,
+    PRESETS,
     GPTConfig,
+    RotaryAttention,
     check_ids,
     check_tokens,
     count_by_formula,
     count_by_part,
     describe,
+    load_weights,
     next_token_loss,
+    preset,
+    rotate,
 )
 from minigpt.layernorm import LayerNorm
+from minigpt.rmsnorm import RMSNorm
 
 TINY = GPTConfig(vocab_size=13, context=8, n_layers=2, n_heads=2, d_model=16)
 EVERY = [
@@ -31,7 +39,12 @@ EVERY = [
     for norm in NORMS
     for mlp in MLPS
     for order in BLOCKS
-]
+] + [replace(TINY, positions="rotary", order=order) for order in ("pre", "post")]
+
+
+def name_of(config: GPTConfig) -> str:
+    return f"{config.norm}-{config.mlp}-{config.order}-{config.positions}"
+
 
 
 def build(config: GPTConfig, seed: int = 0) -> GPT:
@@ -68,6 +81,11 @@ def tokens(config: GPTConfig, B: int = 2, T: int | None = None) -> torch.Tensor:
         ({"norm": "batch"}, ["norm='batch'", "layernorm"]),
         ({"mlp": "relu"}, ["mlp='relu'", "gelu"]),
         ({"order": "sideways"}, ["order='sideways'", "pre", "post"]),
+        ({"positions": "sine"}, ["positions='sine'", "learned", "rotary"]),
+        (
+            {"positions": "rotary", "d_model": 30},
+            ["positions='rotary'", "d_model=30", "n_heads=2"],
+        ),
     ],
 )
 def test_b01_a_wrong_config_is_refused_with_field_and_value(wrong, words):
@@ -81,11 +99,45 @@ def test_config_goes_through_json_and_back():
     assert GPTConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
     with pytest.raises(ValueError, match="n_embd"):
         GPTConfig.from_dict({"vocab_size": 5, "n_embd": 32})
+    assert GPTConfig.from_json(config.to_json()) == config
+    for text in ("[1, 2]", "not json", '{"vocab_size": 5, "n_embd": 32}'):
+        with pytest.raises(ValueError):
+            GPTConfig.from_json(text)
+
+
+def test_presets_are_valid_and_changes_replace_their_fields():
+    for name in PRESETS:
+        assert preset(name, 65).vocab_size == 65
+    assert preset("gpt2", 65, n_layers=2).n_layers == 2
+    sizes = count_by_formula(preset("gpt2", 50257))
+    assert sum(sizes.values()) == 124_439_808  # as OpenAI's GPT-2 small
+    with pytest.raises(ValueError, match="'gpt3' is unknown; choose mini"):
+        preset("gpt3", 65)
+    with pytest.raises(ValueError, match="n_embd"):
+        preset("mini", 65, n_embd=3)
+
+
+def test_the_rungs_differ_in_one_choice_each():
+    """From pre upwards each rung of the ladder changes the one below in one field."""
+    rungs = [preset(name, 65).to_dict() for name in ("plain", "residual", "post", "pre")]
+    rungs += [preset(name, 65).to_dict() for name in ("rmsnorm", "dropout")]
+    for below, above in zip(rungs, rungs[1:]):
+        assert sum(below[key] != above[key] for key in below) == 1
+    gated = preset("swiglu", 65).to_dict()
+    changed = [key for key in gated if gated[key] != rungs[4][key]]
+    assert sorted(changed) == ["d_ff", "mlp"]
 
 
 def test_the_mlp_is_four_times_as_wide_unless_it_is_said():
     assert GPTConfig(vocab_size=5, d_model=32).d_ff == 128
     assert build(replace(TINY, d_ff=40)).blocks[0].mlp.up.out_features == 40
+    gated, plain = GPTConfig(5, d_model=96, mlp="swiglu"), GPTConfig(5, d_model=96)
+    assert gated.d_ff == 256
+    without = {"bias": False}
+    assert (
+        count_by_formula(replace(gated, **without))["mlp"]
+        == count_by_formula(replace(plain, **without))["mlp"]
+    )
 
 
 # construction
@@ -108,7 +160,7 @@ def test_a08_std_and_initial_loss_of_a_deep_model():
     assert loss.item() == pytest.approx(math.log(65), abs=0.3)
 
 
-@pytest.mark.parametrize("config", EVERY, ids=lambda c: f"{c.norm}-{c.mlp}-{c.order}")
+@pytest.mark.parametrize("config", EVERY, ids=name_of)
 @pytest.mark.parametrize("tied", [True, False])
 def test_initial_loss_is_ln_v(config, tied):
     config = replace(config, vocab_size=65, context=64, d_model=64, tie_weights=tied)
@@ -138,6 +190,10 @@ def test_a12_every_eps_and_every_dropout_is_the_configs():
     assert len(norms) == 2 * 2 + 1 and all(m.eps == 1e-3 for m in norms)
     rates = [m.dropout for b in model.blocks for m in (b.attn, b.mlp)]
     assert [*rates, model.drop.p] == [0.37] * 5
+    root = build(replace(TINY, norm="rmsnorm", norm_eps=1e-3, mlp="swiglu", dropout=0.37))
+    norms = [m for m in root.modules() if isinstance(m, RMSNorm)]
+    assert len(norms) == 2 * 2 + 1 and all(m.eps == 1e-3 for m in norms)
+    assert [b.mlp.dropout for b in root.blocks] == [0.37] * 2
     bare = build(replace(TINY, bias=False))
     assert not [name for name, _ in bare.named_parameters() if name.endswith("bias")]
 
@@ -151,10 +207,10 @@ def test_a12_dropping_everything_stays_finite():
 
 
 @pytest.mark.parametrize("tied", [True, False])
-@pytest.mark.parametrize("order", list(BLOCKS))
+@pytest.mark.parametrize("config", EVERY, ids=name_of)
 @pytest.mark.parametrize("bias", [True, False])
-def test_parameters_by_formula_and_by_counting(tied, order, bias):
-    config = replace(TINY, tie_weights=tied, order=order, bias=bias, d_ff=24)
+def test_parameters_by_formula_and_by_counting(tied, config, bias):
+    config = replace(config, tie_weights=tied, bias=bias, d_ff=24)
     model = build(config)
     assert count_by_formula(config) == count_by_part(model)
     n = sum(p.numel() for p in model.parameters())
@@ -233,7 +289,7 @@ def test_forward_equals_torchs_parts_in_float64(order):
     assert torch.allclose(model(ids), reference(model, ids), rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("config", EVERY, ids=lambda c: f"{c.norm}-{c.mlp}-{c.order}")
+@pytest.mark.parametrize("config", EVERY, ids=name_of)
 def test_no_logit_depends_on_a_later_token(config):
     """By gradient: of the logits at t with respect to the embeddings at every place."""
     model = build(config).double()
@@ -374,3 +430,178 @@ def test_describe_lists_every_part_once_and_leaves_nothing_behind():
     assert own == sum(p.numel() for p in model.parameters())
     assert model.training and model.drop.training
     assert not any(m._forward_hooks for m in model.modules())
+
+
+# rotary positions
+
+
+def test_rotate_equals_complex_multiplication_in_float64():
+    """Each pair as a complex number times e^(i t theta); another code, same numbers."""
+    x = torch.randn(2, 3, 7, 10, dtype=torch.float64)
+    theta = torch.tensor([10000.0 ** (-2 * i / 10) for i in range(5)], dtype=x.dtype)
+    angle = torch.arange(4, 11, dtype=x.dtype)[:, None] * theta
+    turned = torch.complex(x[..., :5], x[..., 5:]) * torch.polar(
+        torch.ones_like(angle), angle
+    )
+    expected = torch.cat((turned.real, turned.imag), -1)
+    assert torch.allclose(rotate(x, start=4), expected, rtol=0, atol=1e-12)
+
+
+def test_c14_half_precision_keeps_late_positions_apart():
+    """A table of angles in bfloat16 has far fewer than 2048 different rows."""
+    x = torch.ones(1, 2048, 64, dtype=torch.bfloat16)
+    turned = rotate(x)
+    assert turned.dtype == torch.bfloat16
+    wide = rotate(x.double())
+    assert (turned.double() - wide).abs().max() < 0.01
+    near = rotate(x.float())[0, :, :].unique(dim=0)
+    assert len(near) == 2048
+
+
+def test_rotary_scores_see_distances_only():
+    attn = RotaryAttention(32, 4).double().eval()
+    x = torch.randn(1, 6, 32, dtype=torch.float64)
+    q, k, v = attn.queries_keys_values(x)
+    later_q, later_k, later_v = attn.queries_keys_values(x, start=100)
+    assert torch.allclose(q @ k.mT, later_q @ later_k.mT, atol=1e-10)
+    assert torch.equal(v, later_v) and not torch.allclose(q, later_q)
+
+
+def test_a_rotary_model_has_no_table_and_still_tells_orders_apart():
+    model = build(replace(TINY, positions="rotary"))
+    assert not [name for name in model.state_dict() if "pos_emb" in name]
+    ids = torch.tensor([[1, 2, 3, 4]])
+    swapped = torch.tensor([[2, 1, 3, 4]])
+    assert not torch.allclose(model(ids)[0, -1], model(swapped)[0, -1], atol=1e-6)
+
+
+# the same numbers as Hugging Face
+
+
+def hugging_face(family: str):
+    """A small random model of theirs, with weights that are no longer 0 or 1."""
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(3)
+    if family == "gpt2":
+        config = transformers.GPT2Config(
+            vocab_size=65, n_positions=16, n_embd=24, n_layer=2, n_head=4
+        )
+        model = transformers.GPT2LMHeadModel(config)
+    else:
+        config = transformers.LlamaConfig(
+            vocab_size=65,
+            hidden_size=24,
+            intermediate_size=40,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            max_position_embeddings=16,
+        )
+        model = transformers.LlamaForCausalLM(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.2)
+    return model.eval()
+
+
+def ours(family: str, **changes) -> GPT:
+    sizes = {"context": 16, "n_layers": 2, "n_heads": 4, "d_model": 24}
+    if family == "gpt2":
+        return build(preset("gpt2", 65, **sizes | changes)).eval()
+    return build(preset("llama-mini", 65, d_ff=40, **sizes | changes)).eval()
+
+
+@pytest.mark.parametrize("family", list(FAMILIES))
+def test_e14_logits_loss_and_gradients_equal_hugging_faces(family):
+    """A09, E14, E15: tanh GELU, transposed matrices, halves rotated."""
+    theirs = hugging_face(family)
+    mine = load_weights(ours(family), theirs.state_dict(), family)
+    ids = torch.randint(65, (2, 16))
+    assert torch.allclose(mine(ids), theirs(ids).logits, rtol=0, atol=1e-5)
+    loss = next_token_loss(mine(ids[:, :-1]), ids[:, 1:])
+    other = theirs(ids, labels=ids).loss
+    assert torch.allclose(loss, other, rtol=0, atol=1e-5)
+    loss.backward()
+    other.backward()
+    table = "transformer.wte" if family == "gpt2" else "model.embed_tokens"
+    gradient = theirs.get_submodule(table).weight.grad
+    assert torch.allclose(mine.tok_emb.weight.grad, gradient, rtol=1e-4, atol=1e-6)
+
+
+def test_e14_files_with_masks_and_without_prefix_load_too():
+    theirs = hugging_face("gpt2")
+    state = theirs.transformer.state_dict() | {"h.0.attn.bias": torch.ones(1, 1, 4, 4)}
+    mine = load_weights(ours("gpt2"), state, "gpt2")
+    ids = torch.randint(65, (1, 9))
+    assert torch.allclose(mine(ids), theirs(ids).logits, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda s: s.pop("h.1.mlp.c_fc.weight"), "finds no h.1.mlp.c_fc.weight"),
+        (lambda s: s.update({"h.9.ln_1.weight": torch.ones(3)}), "h.9.ln_1.weight is"),
+        (
+            lambda s: s.update({"wpe.weight": torch.ones(8, 24)}),
+            r"pos_emb.weight is \(16, 24\), but wpe.weight gives \(8, 24\)",
+        ),
+        (
+            lambda s: s.update({"lm_head.weight": torch.ones(65, 24)}),
+            "tie_weights=False",
+        ),
+    ],
+    ids=["missing", "unknown", "shape", "untied"],
+)
+def test_e14_weights_that_do_not_fit_are_named_and_nothing_is_changed(spoil, said):
+    state = dict(hugging_face("gpt2").transformer.state_dict())
+    spoil(state)
+    mine = ours("gpt2")
+    before = {name: value.clone() for name, value in mine.state_dict().items()}
+    with pytest.raises(ValueError, match=said):
+        load_weights(mine, state, "gpt2")
+    assert all(torch.equal(before[n], v) for n, v in mine.state_dict().items())
+
+
+def test_a_wrong_family_or_a_wrong_model_is_refused():
+    with pytest.raises(ValueError, match="family='bert' must be one of gpt2, llama"):
+        load_weights(ours("gpt2"), {}, "bert")
+    with pytest.raises(ValueError, match="do not fit the model"):
+        load_weights(ours("llama"), hugging_face("gpt2").state_dict(), "gpt2")
+
+
+def test_berts_layer_is_our_post_norm_block():
+    """Post-LN against `transformers`: the same weights, the same vectors."""
+    transformers = pytest.importorskip("transformers")
+    from transformers.models.bert.modeling_bert import BertLayer
+
+    torch.manual_seed(0)
+    config = transformers.BertConfig(
+        hidden_size=24,
+        num_attention_heads=4,
+        intermediate_size=96,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
+    config._attn_implementation = "eager"
+    theirs = BertLayer(config).eval()
+    with torch.no_grad():
+        for parameter in theirs.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.2)
+    model = build(GPTConfig(5, d_model=24, order="post", norm_eps=config.layer_norm_eps))
+    block, own, out = model.blocks[0].eval(), theirs.attention.self, theirs.attention
+    pairs = {
+        block.attn.qkv: [own.query, own.key, own.value],
+        block.attn.out: [out.output.dense],
+        block.attn_norm: [out.output.LayerNorm],
+        block.mlp.up: [theirs.intermediate.dense],
+        block.mlp.down: [theirs.output.dense],
+        block.mlp_norm: [theirs.output.LayerNorm],
+    }
+    with torch.no_grad():
+        for mine, parts in pairs.items():
+            mine.weight.copy_(torch.cat([part.weight for part in parts]))
+            mine.bias.copy_(torch.cat([part.bias for part in parts]))
+    x = torch.randn(2, 7, 24)
+    mask = torch.full((7, 7), torch.finfo(x.dtype).min).triu(1)[None, None]
+    expected = theirs(x, attention_mask=mask)
+    expected = expected[0] if isinstance(expected, tuple) else expected
+    assert torch.allclose(block(x), expected, rtol=0, atol=1e-5)
