@@ -296,8 +296,8 @@ class GPT(nn.Module):
         """Draw all weights again: GPT-2's scheme.
 
         Matrices are normal with deviation `std`, biases zero. The two matrices of each
-        block that add to the stream (`minigpt.residual.writes`) get `std / sqrt(2 * n_layers)`, so that the sum
-        of all 2 * n_layers writes does not grow with depth. Norms keep 1 and 0.
+        block that add to the stream get `std / sqrt(2 * n_layers)`, so that the sum of
+        all 2 * n_layers writes does not grow with depth. Norms keep 1 and 0.
 
         Source: Radford et al. (2019), section 2.3; the value 0.02 from Radford et al.
         (2018), section 4.1.
