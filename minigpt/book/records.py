@@ -1,4 +1,8 @@
-"""The recorded training runs that chapter 12 shows; `tools/record.py` remakes them."""
+"""Recorded results that chapters show, each with the command that remakes it.
+
+The training runs of chapter 12 come from `tools/record.py`, the times of chapter 7 from
+`benchmarks/norms.py`.
+"""
 
 import json
 from dataclasses import dataclass
@@ -7,7 +11,7 @@ from importlib.resources import files
 from minigpt.gpt import GPTConfig
 from minigpt.train import TrainConfig
 
-__all__ = ["SEEDS", "Record", "nanogpt", "read"]
+__all__ = ["SEEDS", "Record", "nanogpt", "norm_speed", "read"]
 
 SEEDS = (1337, 1, 2)
 
@@ -41,6 +45,16 @@ def nanogpt() -> dict[int, float]:
     path = files("minigpt.book") / "records" / "nanogpt.json"
     losses = json.loads(path.read_text("utf-8"))["val_loss"]
     return {int(seed): loss for seed, loss in losses.items()}
+
+
+def norm_speed(device: str) -> dict | None:
+    """What `benchmarks/norms.py --write` kept for a kind of device, None if nothing.
+
+    Args:
+        device: "cpu" or "cuda".
+    """
+    path = files("minigpt.book") / "records" / f"norm_speed_{device}.json"
+    return json.loads(path.read_text("utf-8")) if path.is_file() else None
 
 
 def read(seed: int) -> Record:
