@@ -140,7 +140,7 @@ def test_help_tells_every_field_with_its_default(capsys):
                 assert f"--{field.name.replace('_', '-')}" in told
     assert "(default: 2000)" in told and "(default: 0.9 0.99)" in told
     assert "runs/shakespeare" in told
-    assert "one of pre, post (default: pre)" in told
+    assert "one of plain, residual, post, pre, sandwich, reordered (default: pre)" in told
 
 
 def test_clipping_can_be_switched_off(tmp_path, capsys, short_text):
