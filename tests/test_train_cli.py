@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import minigpt._train_cli as cli
+from minigpt.block import BLOCKS
 from minigpt.gpt import GPT, GPTConfig
 from minigpt.train import TrainConfig, load_checkpoint
 
@@ -140,7 +141,7 @@ def test_help_tells_every_field_with_its_default(capsys):
                 assert f"--{field.name.replace('_', '-')}" in told
     assert "(default: 2000)" in told and "(default: 0.9 0.99)" in told
     assert "runs/shakespeare" in told
-    assert "one of plain, residual, post, pre, sandwich, reordered (default: pre)" in told
+    assert f"one of {', '.join(BLOCKS)} (default: pre)" in told
 
 
 def test_clipping_can_be_switched_off(tmp_path, capsys, short_text):
