@@ -19,7 +19,7 @@ RECORD = ROOT / "minigpt" / "book" / "records" / "dropout.json"
 CHAPTER = ROOT / "chapters" / "09_dropout.ipynb"
 CELLS = ("exported-imports", "setup", "dropout-function", "dropout-module")
 CELLS += ("build", "run")
-LARGER = dict(n_layers=4, n_heads=4, d_model=64, context=32, steps=600, lr=0.002)
+LARGER = dict(n_layers=4, n_heads=4, d_model=64, context=32, steps=600)
 LENGTHS = (2_500, 5_000, 10_000, 20_000, 40_000, 80_000, None)  # None: all of it
 
 
