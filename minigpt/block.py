@@ -1,4 +1,4 @@
-"""The transformer block: attention and MLP, two residual additions, two norms.
+"""The transformer block in six orders: where its two norms stand, and DeepNorm.
 
 Chapter 8 of The Quiet Parts builds this module: chapters/08_block.ipynb
 Shapes: B batch, T tokens, D d_model, H heads, K d_head, F d_ff, V vocabulary.

@@ -32,7 +32,7 @@ GRID = {
     "lr": [3e-3, 1e-3],
     "warmup": [0, 100],
     "depth": [3, 6, 12],
-    "order": ["plain", "residual", "post", "deepnorm", "pre", "sandwich", "reordered"],
+    "order": ["residual", "post", "deepnorm", "pre", "sandwich", "reordered"],
 }
 
 

@@ -11,7 +11,7 @@ from importlib.resources import files
 from minigpt.gpt import GPTConfig
 from minigpt.train import TrainConfig
 
-__all__ = ["SEEDS", "Record", "nanogpt", "norm_speed", "read"]
+__all__ = ["SEEDS", "Record", "nanogpt", "norm_speed", "read", "stability"]
 
 SEEDS = (1337, 1, 2)
 
@@ -54,6 +54,22 @@ def norm_speed(device: str) -> dict | None:
         device: "cpu" or "cuda".
     """
     path = files("minigpt.book") / "records" / f"norm_speed_{device}.json"
+    return json.loads(path.read_text("utf-8")) if path.is_file() else None
+
+
+def stability(device: str = "cpu") -> dict | None:
+    """The map of chapter 8, from `tools/record_stability.py`; None if there is none.
+
+    Args:
+        device: "cpu" or "cuda".
+
+    Returns:
+        A dict with "setting", the sizes and the device's name, and "runs": each has its
+        order, depth, lr, warmup and seed, its "val_loss", and "losses", the means of
+        ten steps each, in nats per character. A loss that is no number is None.
+    """
+    name = "stability.json" if device == "cpu" else f"stability_{device}.json"
+    path = files("minigpt.book") / "records" / name
     return json.loads(path.read_text("utf-8")) if path.is_file() else None
 
 
