@@ -27,6 +27,7 @@ from minigpt.mlp import MLP
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 from tools import record_dropout  # noqa: E402
+from tools.recording import chapter_cells  # noqa: E402
 
 DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
 SHAPES = [(), (1,), (7,), (3, 0), (2, 5), (2, 3, 5), (2, 2, 3, 5)]
@@ -445,7 +446,7 @@ def test_the_record_says_what_the_chapter_says(record):
 def test_the_records_tool_finds_the_chapters_cells(monkeypatch, capsys):
     """It runs cells of the chapter by name: a renamed cell must not break it unseen."""
     monkeypatch.setenv("MINIGPT_SIZE", "small")
-    names = record_dropout.cells(record_dropout.CHAPTER)
+    names = chapter_cells(record_dropout.CHAPTER, record_dropout.CELLS)
     names["SIZE"].update(n_layers=1, d_model=8, steps=4)
     result = names["run"](0.2, 0, names["page"](0, 200), looks=2)
     assert len(result.seen) == len(result.unseen) == 2 and len(result.loop) == 4

@@ -14,6 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
+from tools.recording import chapter_cells, replace_text  # noqa: E402
 
 RECORD = ROOT / "minigpt" / "book" / "records" / "dropout.json"
 CHAPTER = ROOT / "chapters" / "09_dropout.ipynb"
@@ -29,24 +30,11 @@ def main(argv: list[str] | None = None) -> int:
     seeds = parser.parse_args(argv).seeds
     os.environ |= {"MINIGPT_SIZE": "small", "CUDA_VISIBLE_DEVICES": ""}
     os.environ["OMP_NUM_THREADS"] = "1"
-    chapter = cells(CHAPTER)
+    chapter = chapter_cells(CHAPTER, CELLS)
     record = {"seeds": seeds, "larger": larger(chapter, seeds)}
     record["reads"] = reads(chapter, seeds)
-    RECORD.write_text(json.dumps(record, indent=1) + "\n", "utf-8", newline="\n")
+    replace_text(RECORD, json.dumps(record, indent=1) + "\n")
     return 0
-
-
-def cells(path: Path) -> dict:
-    """The names that the chapter's cells define, without its experiments."""
-    sources = {
-        cell["id"]: "".join(cell["source"])
-        for cell in json.loads(path.read_text("utf-8"))["cells"]
-    }
-    names: dict = {}
-    for name in CELLS:
-        exec(compile(sources[name], f"{path.name} [{name}]", "exec"), names)
-    names["torch"].set_num_threads(1)
-    return names
 
 
 def larger(chapter: dict, seeds: list[int]) -> dict:

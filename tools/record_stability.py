@@ -22,6 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 os.environ["OMP_NUM_THREADS"] = "1"
+from tools.recording import chapter_cells, write_runs  # noqa: E402
 
 FOLDER = ROOT / "minigpt" / "book" / "records"
 CHAPTER = ROOT / "chapters" / "08_block.ipynb"
@@ -55,23 +56,14 @@ def main(argv: list[str] | None = None) -> int:
             break
         found = run(chapter, setting)
         record["runs"].append(setting | found)
-        write(record, path)
+        write_runs(record, path)
         print(setting, found["val_loss"], flush=True)
     return 0
 
 
 def cells() -> dict:
     """The names that the chapter's cells define, without its experiments."""
-    os.environ.pop("MINIGPT_SEEDS", None)
-    sources = {
-        cell["id"]: "".join(cell["source"])
-        for cell in json.loads(CHAPTER.read_text("utf-8"))["cells"]
-    }
-    names: dict = {}
-    for name in CELLS:
-        exec(compile(sources[name], f"{CHAPTER.name} [{name}]", "exec"), names)
-    names["torch"].set_num_threads(1)
-    return names
+    return chapter_cells(CHAPTER, CELLS)
 
 
 def device_name(device: str) -> str:
@@ -99,16 +91,6 @@ def run(chapter: dict, setting: dict) -> dict:
 
 def rounded(value: float) -> float | None:
     return round(value, 3) if math.isfinite(value) else None
-
-
-def write(record: dict, path: Path) -> None:
-    """Replace the file as a whole, so that a stop leaves the old or the new one."""
-    setting = json.dumps(record["setting"])
-    runs = ",\n    ".join(json.dumps(run) for run in record["runs"])
-    part = path.with_suffix(".part")
-    text = f'{{\n  "setting": {setting},\n  "runs": [\n    {runs}\n  ]\n}}\n'
-    part.write_text(text, "utf-8", newline="\n")
-    os.replace(part, path)
 
 
 if __name__ == "__main__":

@@ -41,6 +41,7 @@ from minigpt.text import (  # noqa: E402
     tiny_shakespeare,
     windows,
 )
+from tools.recording import write_runs  # noqa: E402
 
 PATH = ROOT / "minigpt" / "book" / "records" / "swiglu.json"
 SIZE = {"d_model": 96, "n_layers": 4, "n_heads": 4, "context": 32, "batch_size": 16}
@@ -134,19 +135,9 @@ def main(argv: list[str] | None = None) -> int:
             continue
         found = run(**setting, text=(ids, val, tokenizer.vocab_size))
         record["runs"].append(setting | found)
-        write(record)
+        write_runs(record, PATH)
         print(setting, found, flush=True)
     return 0
-
-
-def write(record: dict) -> None:
-    """Replace the file as a whole, so that a stop leaves the old or the new one."""
-    head = json.dumps(record["setting"])
-    runs = ",\n    ".join(json.dumps(run) for run in record["runs"])
-    text = f'{{\n  "setting": {head},\n  "runs": [\n    {runs}\n  ]\n}}\n'
-    part = PATH.with_suffix(".part")
-    part.write_text(text, "utf-8", newline="\n")
-    os.replace(part, PATH)
 
 
 if __name__ == "__main__":
