@@ -71,6 +71,8 @@ class TokenEmbedding(nn.Module):
         vocab_size: number of different tokens, V.
         context: longest sequence, T at most.
         d_model: width of the vectors, D.
+
+    Source: Radford et al. (2018), section 3.1, equation 2: learned positions.
     """
 
     def __init__(self, vocab_size: int, context: int, d_model: int):
@@ -79,8 +81,11 @@ class TokenEmbedding(nn.Module):
         self.pos_emb = nn.Embedding(context, d_model)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Vectors (B, T, D) for token ids (B, T)."""
-        return self.tok_emb(tokens) + self.pos_emb.weight[: tokens.shape[1]]
+        """Vectors (B, T, D) for token ids (B, T); ValueError if T exceeds context."""
+        length, context = tokens.shape[-1], self.pos_emb.num_embeddings
+        if length > context:
+            raise ValueError(f"{length} tokens in a sequence exceed context={context}")
+        return self.tok_emb(tokens) + self.pos_emb.weight[:length]
 
 
 class WindowEmbedding(nn.Module):
@@ -90,15 +95,21 @@ class WindowEmbedding(nn.Module):
         vocab_size: number of different tokens, V.
         context: length of the window, T exactly.
         d_model: width of the vector, D.
+
+    Source: Bengio et al. (2003), section 2: the words' vectors, joined.
     """
 
     def __init__(self, vocab_size: int, context: int, d_model: int):
         super().__init__()
+        self.context = context
         self.tok_emb = nn.Embedding(vocab_size, d_model)
         self.join = nn.Linear(context * d_model, d_model)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """One vector (B, D) for each window of token ids (B, T)."""
+        """One vector (B, D) per window (B, T); ValueError if T is not context."""
+        length, context = tokens.shape[-1], self.context
+        if length != context:
+            raise ValueError(f"a window of {length} tokens, but context={context}")
         return self.join(self.tok_emb(tokens).flatten(1))  # (B, T, D) -> (B, T * D)
 
 
@@ -153,13 +164,16 @@ INITS: dict[str, Callable[[Tensor], object]] = {
 def initialise(model: nn.Module, how: str) -> nn.Module:
     """Draw every matrix of `model` anew, in place, and return the model.
 
-    Biases of linear layers become zero, except under "default", which keeps them as
-    `nn.Linear` drew them. Embeddings get variance 1 / D under "xavier" and "he".
-    Randomness is torch's global generator.
+    "xavier" and "he" also set the biases of linear layers to zero and give embeddings
+    the variance 1 / D; "default" leaves both as they are. A head that shares its matrix
+    with an embedding is drawn as the embedding. Randomness is torch's global generator.
 
     Args:
         model: any model of linear layers, attention and embeddings.
         how: a key of `INITS`.
+
+    Returns:
+        `model`, the same object.
 
     Raises:
         ValueError: if `how` is not a key of `INITS`.
@@ -228,8 +242,13 @@ def fit(
         clip: longest gradient that is not shortened; None shortens none.
 
     Returns:
-        The loss of every step, in nats. A run that diverges ends early and is filled
-        up with nan.
+        The loss of every step, in nats. A run whose loss is no longer finite ends
+        there and is filled up with nan.
+
+    Raises:
+        ValueError: if `batches` end before `steps`.
+
+    Source: Kingma and Ba (2015), algorithm 1, with its default constants.
     """
     optimizer = torch.optim.Adam(model.parameters(), lr=lr, fused=True)
     losses: list[float] = []
@@ -239,13 +258,15 @@ def fit(
         loss = loss_of(model, batch)
         losses.append(loss.item())
         if not math.isfinite(losses[-1]):
-            break
+            return losses + [math.nan] * (steps - step)
         optimizer.zero_grad()
         loss.backward()
         if clip is not None:
             nn.utils.clip_grad_norm_(model.parameters(), clip)
         optimizer.step()
-    return losses + [math.nan] * (steps - len(losses))
+    if len(losses) < steps:
+        raise ValueError(f"batches ended after {len(losses)} of steps={steps}")
+    return losses
 
 
 @dataclass(frozen=True)
@@ -260,7 +281,8 @@ class Record:
             samples for (B, D); nan where there is only one.
         gradient: root mean square of the loss's gradient for the layer's output.
         weight_gradient: Euclidean norm of the loss's gradient for the layer's own
-            parameters; 0 for a layer without parameters.
+            parameters; 0 for a layer without parameters. Shared parameters count in
+            every layer that has them, with their whole gradient.
     """
 
     names: list[str]
@@ -279,74 +301,88 @@ def record(
 ) -> Record:
     """Run one batch forward and backward and note what every layer did.
 
-    The model is left as it was: its gradients, buffers, mode, and torch's random state.
+    The model is left as it was: its weights, gradients, buffers and mode, and torch's
+    random state. Of a layer that runs more than once, the last run counts.
 
     Args:
         model: any module whose layers return a tensor.
         batch: (inputs, targets), measured with cross-entropy; or inputs alone, with
             `loss`.
         layers: names of submodules, as in `model.named_modules()`. Without it, the
-            items of the longest `ModuleList` or `Sequential` of the model.
+            items of the model's longest `ModuleList` or `Sequential`.
         loss: turns the model's output into a scalar, in place of the cross-entropy.
+
+    Returns:
+        The measurements, in the order of `layers`.
 
     Raises:
         ValueError: if there is nothing to record, a layer's name is unknown, a layer
-            did not run, or inputs come without targets and without `loss`.
+            did not run or returned no tensor, or inputs come without targets and
+            without `loss`.
     """
     names = list(layers) if layers is not None else _longest_list(model)
     modules = dict(model.named_modules())
     for name in names:
         if name not in modules:
             raise ValueError(f"layers: the model has no submodule named {name!r}")
-    inputs, targets = batch if isinstance(batch, tuple) else (batch, None)
+    inputs, targets = (batch, None) if isinstance(batch, Tensor) else batch
     if targets is None and loss is None:
         raise ValueError("batch has no targets: give (inputs, targets), or loss=...")
-    with torch.enable_grad(), _left_alone(model):
-        outputs, result = _watch(model, inputs, [modules[name] for name in names])
-        value = loss(result) if loss else _cross_entropy(result, targets)
-    silent = [name for name, output in zip(names, outputs) if output is None]
-    if silent:
-        raise ValueError(f"layers: {silent[0]!r} did not run on this batch")
     own = [[p for p in modules[name].parameters() if p.requires_grad] for name in names]
-    wanted = [*outputs, *(p for group in own for p in group)]
-    found = iter(torch.autograd.grad(value, wanted, allow_unused=True))
-    gradients = [_size(next(found)) for _ in outputs]
-    weight_gradients = [_norm([next(found) for _ in group]) for group in own]
+    with torch.enable_grad(), _left_alone(model), _watch(modules, names) as outputs:
+        result = model(inputs)
+        for name in names:
+            if not isinstance(outputs.get(name), Tensor):
+                what = "returned no tensor" if name in outputs else "did not run"
+                raise ValueError(f"layers: {name!r} {what} on this batch")
+        value = loss(result) if loss else _cross_entropy(result, targets)
+        wanted = [*(outputs[name] for name in names), *(p for ps in own for p in ps)]
+        found = iter(torch.autograd.grad(value, wanted, allow_unused=True))
     return Record(
-        names,
-        [_size(output) for output in outputs],
-        [_similarity(output) for output in outputs],
-        gradients,
-        weight_gradients,
+        names=names,
+        signal=[_size(outputs[name]) for name in names],
+        similarity=[_similarity(outputs[name]) for name in names],
+        gradient=[_size(next(found)) for _ in names],
+        weight_gradient=[_norm([next(found) for _ in group]) for group in own],
     )
+
+
+@contextlib.contextmanager
+def _watch(modules: dict[str, nn.Module], names: list[str]) -> Iterator[dict]:
+    """Collect what the named modules return, by name, while the context lasts."""
+    outputs = {}
+
+    def keep(name: str) -> Callable:
+        def hook(module, arguments, output):
+            if not isinstance(output, Tensor):
+                outputs[name] = None
+                return None
+            if not output.requires_grad:  # all before it is frozen
+                output = output.detach().requires_grad_()
+            outputs[name] = output
+            return output.clone()  # what follows may write into its input
+
+        return hook
+
+    hooks = [modules[name].register_forward_hook(keep(name)) for name in names]
+    try:
+        yield outputs
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 @contextlib.contextmanager
 def _left_alone(model: nn.Module) -> Iterator[None]:
     """Put back buffers (running statistics) and the random state afterwards."""
     buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
-    with torch.random.fork_rng():
-        yield
-    for buffer, before in buffers:
-        buffer.copy_(before)
-
-
-def _watch(model: nn.Module, inputs: Tensor, modules: list[nn.Module]):
-    """Run the model; return the output of every module in the list, and the result."""
-    outputs: list[Tensor | None] = [None] * len(modules)
-
-    def keep(place: int) -> Callable:
-        def hook(module, arguments, output):
-            outputs[place] = output
-
-        return hook
-
-    hooks = [m.register_forward_hook(keep(place)) for place, m in enumerate(modules)]
-    try:
-        return outputs, model(inputs)
-    finally:
-        for hook in hooks:
-            hook.remove()
+    devices = {p.device for p in model.parameters() if p.device.type == "cuda"}
+    with torch.random.fork_rng(devices=devices):
+        try:
+            yield
+        finally:
+            for buffer, before in buffers:
+                buffer.copy_(before)
 
 
 def _size(values: Tensor | None) -> float:
@@ -371,11 +407,17 @@ def _similarity(output: Tensor) -> float:
 
 
 def _longest_list(model: nn.Module) -> list[str]:
-    lists = {
-        name: module
-        for name, module in model.named_modules()
-        if isinstance(module, (nn.ModuleList, nn.Sequential)) and len(module)
-    }
+    """Names of the items of the longest list that is not a part of some list's item."""
+    lists = {}
+    for name, module in model.named_modules():
+        inside = any(
+            name.startswith(f"{outer}.")
+            for outer, found in lists.items()
+            if isinstance(found, nn.ModuleList)
+        )
+        is_list = isinstance(module, (nn.ModuleList, nn.Sequential))
+        if is_list and len(module) and not inside:
+            lists[name] = module
     if not lists:
         raise ValueError(
             "the model has no ModuleList or Sequential to take its layers from: "
