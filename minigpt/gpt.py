@@ -8,9 +8,11 @@ Shapes: B batch, T tokens, D d_model, H heads, K d_head, F d_ff, V vocabulary.
 
 import contextlib
 import dataclasses
+import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -20,10 +22,21 @@ from minigpt.attention import CausalSelfAttention
 from minigpt.block import BLOCKS
 from minigpt.layernorm import LayerNorm
 from minigpt.mlp import MLP
+from minigpt.residual import writes
+from minigpt.rmsnorm import RMSNorm
+from minigpt.swiglu import GatedMLP, SwiGLU, swiglu_width
 
 __all__ = [
+    "ROTARY_BASE",
+    "rotate",
+    "RotaryAttention",
+    "TanhMLP",
+    "layernorm",
+    "rmsnorm",
     "NORMS",
     "MLPS",
+    "POSITIONS",
+    "FINAL_NORM",
     "GPTConfig",
     "from_fields",
     "GPT",
@@ -33,12 +46,92 @@ __all__ = [
     "describe",
     "IGNORE",
     "next_token_loss",
+    "NORMS_IN_BLOCK",
     "count_by_formula",
     "count_by_part",
+    "PRESETS",
+    "preset",
+    "GPT2_NAMES",
+    "LLAMA_NAMES",
+    "FAMILIES",
+    "TRANSPOSED",
+    "NOT_WEIGHTS",
+    "load_weights",
 ]
 
-NORMS: dict[str, type[nn.Module]] = {"layernorm": LayerNorm}
-MLPS: dict[str, type[nn.Module]] = {"gelu": MLP}
+ROTARY_BASE = 10000.0
+
+
+def rotate(x: Tensor, start: int = 0) -> Tensor:
+    """Turn each pair of numbers of each vector by an angle that tells its position.
+
+    Args:
+        x: (..., T, K), queries or keys; K even. Number i and number i + K / 2 are a
+            pair.
+        start: position of the first of the T vectors.
+
+    Returns:
+        (..., T, K) in the dtype of x; the arithmetic is at least float32.
+
+    Source: Su et al. (2021), section 3.2, with the pairs of Hugging Face's Llama.
+    """
+    T, K = x.shape[-2:]
+    wide = torch.promote_types(x.dtype, torch.float32)
+    pair = torch.arange(0, K, 2, device=x.device, dtype=wide)
+    place = torch.arange(start, start + T, device=x.device, dtype=wide)
+    angle = torch.outer(place, ROTARY_BASE ** (-pair / K))  # (T, K / 2)
+    a, b = x.to(wide).chunk(2, dim=-1)  # (..., T, K / 2) each
+    cos, sin = angle.cos(), angle.sin()
+    return torch.cat((a * cos - b * sin, a * sin + b * cos), dim=-1).to(x.dtype)
+
+
+class RotaryAttention(CausalSelfAttention):
+    """Causal self-attention whose queries and keys are turned by their position.
+
+    Source: Su et al. (2021), section 3.2. Chapter 11, "Turn instead of add".
+    """
+
+    def queries_keys_values(
+        self, x: Tensor, start: int = 0
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Split (B, T, D) into turned queries and keys, and values, (B, H, T, K) each.
+
+        Args:
+            x: (B, T, D), floating point.
+            start: position of the first token of x.
+        """
+        q, k, v = super().queries_keys_values(x)
+        return rotate(q, start), rotate(k, start), v
+
+
+class TanhMLP(MLP):
+    """The MLP with GELU's tanh form, in which GPT-2 was trained.
+
+    The forms differ by at most 0.0005: too little to see in a sample, enough to fail a
+    comparison of logits.
+
+    Source: Hendrycks and Gimpel (2016), section 2.
+    """
+
+    bend = staticmethod(partial(F.gelu, approximate="tanh"))
+
+
+def layernorm(size: int, eps: float, bias: bool) -> nn.Module:
+    """LayerNorm, with or without a shift."""
+    return LayerNorm(size, eps=eps, bias=bias)
+
+
+def rmsnorm(size: int, eps: float, bias: bool) -> nn.Module:
+    """RMSNorm, which never has a shift."""
+    return RMSNorm(size, eps=eps)
+
+
+NORMS = {"layernorm": layernorm, "rmsnorm": rmsnorm}
+MLPS = {"gelu": MLP, "gelu_tanh": TanhMLP, "swiglu": SwiGLU}
+POSITIONS = {"learned": CausalSelfAttention, "rotary": RotaryAttention}
+# Orders that leave a sum on the stream, of any size. Post-LN's last act is a norm of
+# its own; the orders without norms have none here either.
+FINAL_NORM = {"pre", "sandwich", "reordered"}
 
 
 @dataclass(frozen=True)
@@ -51,13 +144,15 @@ class GPTConfig:
         n_layers: number of blocks.
         n_heads: attention heads in each block; divides `d_model`.
         d_model: D, the width of the residual stream.
-        d_ff: F, the MLP's real inner width. None means 4 * d_model.
+        d_ff: F, the MLP's real inner width. None means 4 * d_model, or, for "swiglu",
+            8/3 of d_model, which is as many parameters.
         dropout: probability, in training only, for embeddings, attention weights and
             the two outputs of each block.
         norm: a key of `NORMS`.
         mlp: a key of `MLPS`.
         order: a key of `minigpt.block.BLOCKS`.
-        bias: whether linear maps and norms have a bias. The head never has one.
+        positions: a key of `POSITIONS`: a learned table, or rotary attention.
+        bias: whether linear maps and norms have a bias. The head and RMSNorm never do.
         tie_weights: whether the head uses the token embedding's matrix.
         norm_eps: what every norm adds to the variance.
 
@@ -75,13 +170,15 @@ class GPTConfig:
     norm: str = "layernorm"
     mlp: str = "gelu"
     order: str = "pre"
+    positions: str = "learned"
     bias: bool = True
     tie_weights: bool = True
     norm_eps: float = 1e-5
 
     def __post_init__(self):
-        if self.d_ff is None and isinstance(self.d_model, int):
-            object.__setattr__(self, "d_ff", 4 * self.d_model)  # frozen, so not `=`
+        if self.d_ff is None and type(self.d_model) is int and self.d_model > 0:
+            width = swiglu_width(self.d_model) if self.gated else 4 * self.d_model
+            object.__setattr__(self, "d_ff", width)  # frozen, so not `=`
         sizes = ("vocab_size", "context", "n_layers", "n_heads", "d_model", "d_ff")
         for name in sizes:
             value = getattr(self, name)
@@ -98,12 +195,23 @@ class GPTConfig:
             raise ValueError(
                 f"norm_eps={self.norm_eps} must be a small positive number, like 1e-5"
             )
-        for name, known in (("norm", NORMS), ("mlp", MLPS), ("order", BLOCKS)):
+        words = {"norm": NORMS, "mlp": MLPS, "order": BLOCKS, "positions": POSITIONS}
+        for name, known in words.items():
             if getattr(self, name) not in known:
                 raise ValueError(
                     f"{name}={getattr(self, name)!r} is unknown; "
                     f"choose one of {', '.join(known)}"
                 )
+        if self.positions == "rotary" and self.d_model // self.n_heads % 2:
+            raise ValueError(
+                f"positions='rotary' turns pairs, so d_model={self.d_model} over "
+                f"n_heads={self.n_heads} must be even"
+            )
+
+    @property
+    def gated(self) -> bool:
+        """Whether the MLP has a gate, and so three matrices in place of two."""
+        return issubclass(MLPS.get(self.mlp, MLP), GatedMLP)
 
     def to_dict(self) -> dict:
         """Plain numbers and strings, for JSON and for checkpoints."""
@@ -113,6 +221,22 @@ class GPTConfig:
     def from_dict(cls, values: dict) -> "GPTConfig":
         """The config that `to_dict` described. Raises ValueError for an unknown key."""
         return from_fields(cls, values)
+
+    def to_json(self) -> str:
+        """The config as text; `from_json` reads it."""
+        return json.dumps(self.to_dict(), indent=2)
+
+    @classmethod
+    def from_json(cls, text: str) -> "GPTConfig":
+        """The config that `to_json` wrote.
+
+        Raises:
+            ValueError: if the text is not a JSON object, or holds an unknown key.
+        """
+        values = json.loads(text)  # its error is a ValueError with line and column
+        if not isinstance(values, dict):
+            raise ValueError(f"a config is a JSON object, not {type(values).__name__}")
+        return cls.from_dict(values)
 
 
 def from_fields(config: type, values: dict):
@@ -143,11 +267,12 @@ class GPT(nn.Module):
         super().__init__()
         self.config = config
         self.tok_emb = nn.Embedding(config.vocab_size, config.d_model)
-        self.pos_emb = nn.Embedding(config.context, config.d_model)
+        learned = config.positions == "learned"
+        self.pos_emb = nn.Embedding(config.context, config.d_model) if learned else None
         self.drop = nn.Dropout(config.dropout)
         self.blocks = nn.ModuleList(self._block() for _ in range(config.n_layers))
-        # The last Post-LN block ends with a norm of its own.
-        self.final_norm = nn.Identity() if config.order == "post" else self._norm()
+        norm_last = config.order in FINAL_NORM
+        self.final_norm = self._norm() if norm_last else nn.Identity()
         self.head = nn.Linear(config.d_model, config.vocab_size, bias=False)
         if config.tie_weights:
             self.head.weight = self.tok_emb.weight
@@ -160,7 +285,7 @@ class GPT(nn.Module):
     def _block(self) -> nn.Module:
         c = self.config
         return BLOCKS[c.order](
-            attn=CausalSelfAttention(c.d_model, c.n_heads, c.dropout, c.bias),
+            attn=POSITIONS[c.positions](c.d_model, c.n_heads, c.dropout, c.bias),
             mlp=MLPS[c.mlp](c.d_model, c.d_ff, c.dropout, c.bias),
             attn_norm=self._norm(),
             mlp_norm=self._norm(),
@@ -171,8 +296,8 @@ class GPT(nn.Module):
         """Draw all weights again: GPT-2's scheme.
 
         Matrices are normal with deviation `std`, biases zero. The two matrices of each
-        block that write to the stream get `std / sqrt(2 * n_layers)`, so that the sum
-        of all 2 * n_layers writes does not grow with depth. Norms keep 1 and 0.
+        block that add to the stream get `std / sqrt(2 * n_layers)`, so that the sum of
+        all 2 * n_layers writes does not grow with depth. Norms keep 1 and 0.
 
         Source: Radford et al. (2019), section 2.3; the value 0.02 from Radford et al.
         (2018), section 4.1.
@@ -182,8 +307,8 @@ class GPT(nn.Module):
                 nn.init.normal_(module.weight, std=std)
             if isinstance(module, nn.Linear) and module.bias is not None:
                 nn.init.zeros_(module.bias)
-        for block in self.blocks:
-            for write in (block.attn.out, block.mlp.down):
+        if self.config.order != "plain":  # in which nothing is added up
+            for write in writes(self):
                 nn.init.normal_(write.weight, std=std / math.sqrt(2 * len(self.blocks)))
 
     def forward(self, tokens: Tensor) -> Tensor:
@@ -201,8 +326,10 @@ class GPT(nn.Module):
                 would make the device wait. `train` looks before it sends them there.
         """
         check_tokens(tokens, self.config)
-        positions = torch.arange(tokens.shape[1], device=tokens.device)
-        x = self.drop(self.tok_emb(tokens) + self.pos_emb(positions))  # (B, T, D)
+        x = self.tok_emb(tokens)  # (B, T, D)
+        if self.pos_emb is not None:
+            x = x + self.pos_emb(torch.arange(tokens.shape[1], device=tokens.device))
+        x = self.drop(x)
         for block in self.blocks:
             x = block(x)
         return self.head(self.final_norm(x))  # (B, T, V)
@@ -338,17 +465,29 @@ def next_token_loss(logits: Tensor, targets: Tensor, reduction: str = "mean") ->
     return total / (targets != IGNORE).sum().clamp(min=1)
 
 
+NORMS_IN_BLOCK = {
+    "plain": 0,
+    "residual": 0,
+    "post": 2,
+    "pre": 2,
+    "sandwich": 4,
+    "reordered": 2,
+}
+
+
 def count_by_formula(config: GPTConfig) -> dict[str, int]:
     """Parameters of each part, from the config alone; see `count_by_part`."""
     V, T, N = config.vocab_size, config.context, config.n_layers
     D, F, bias = config.d_model, config.d_ff, int(config.bias)
-    n_norms = 2 * N + (config.order != "post")
+    n_norms = N * NORMS_IN_BLOCK[config.order] + (config.order in FINAL_NORM)
+    shift = bias * D if config.norm == "layernorm" else 0
+    ways_in = 2 if config.gated else 1  # gate and up, or up alone
     return {
         "tok_emb": V * D,
-        "pos_emb": T * D,
+        "pos_emb": T * D if config.positions == "learned" else 0,
         "attn": N * (4 * D * D + bias * 4 * D),
-        "mlp": N * (2 * D * F + bias * (F + D)),
-        "norms": n_norms * (D + bias * D),
+        "mlp": N * ((ways_in + 1) * D * F + bias * (ways_in * F + D)),
+        "norms": n_norms * (D + shift),
         "head": 0 if config.tie_weights else V * D,
     }
 
@@ -359,14 +498,162 @@ def count_by_part(model: GPT) -> dict[str, int]:
     def count(*modules: nn.Module) -> int:
         return sum(p.numel() for module in modules for p in module.parameters())
 
-    blocks = model.blocks
-    norms = [norm for block in blocks for norm in (block.attn_norm, block.mlp_norm)]
+    attn = count(*(block.attn for block in model.blocks))
+    mlp = count(*(block.mlp for block in model.blocks))
     tied = model.head.weight is model.tok_emb.weight
     return {
         "tok_emb": count(model.tok_emb),
-        "pos_emb": count(model.pos_emb),
-        "attn": count(*(block.attn for block in blocks)),
-        "mlp": count(*(block.mlp for block in blocks)),
-        "norms": count(*norms, model.final_norm),
+        "pos_emb": 0 if model.pos_emb is None else count(model.pos_emb),
+        "attn": attn,
+        "mlp": mlp,
+        "norms": count(model.blocks, model.final_norm) - attn - mlp,
         "head": 0 if tied else count(model.head),
     }
+
+
+_RUNG = {"context": 64, "n_layers": 8, "n_heads": 4, "d_model": 64}
+_RMS = {"norm": "rmsnorm", "bias": False}
+PRESETS: dict[str, dict] = {
+    "mini": {},
+    "gpt2": {
+        "context": 1024,
+        "n_layers": 12,
+        "n_heads": 12,
+        "d_model": 768,
+        "dropout": 0.1,
+        "mlp": "gelu_tanh",
+    },
+    "llama-mini": {
+        **_RMS,
+        "mlp": "swiglu",
+        "positions": "rotary",
+        "tie_weights": False,
+        "norm_eps": 1e-6,
+    },
+    "plain": _RUNG | {"order": "plain"},
+    "residual": _RUNG | {"order": "residual"},
+    "post": _RUNG | {"order": "post"},
+    "pre": _RUNG | {"order": "pre"},
+    "rmsnorm": _RUNG | {"norm": "rmsnorm"},
+    "dropout": _RUNG | {"norm": "rmsnorm", "dropout": 0.1},
+    "swiglu": _RUNG | {"norm": "rmsnorm", "mlp": "swiglu"},
+}
+
+
+def preset(name: str, vocab_size: int, **changes) -> GPTConfig:
+    """The named config; `changes` replace single fields.
+
+    Args:
+        name: a key of `PRESETS`.
+        vocab_size: V.
+        changes: other fields of `GPTConfig`.
+
+    Raises:
+        ValueError: if the name or a field is unknown.
+    """
+    if name not in PRESETS:
+        raise ValueError(f"preset {name!r} is unknown; choose {', '.join(PRESETS)}")
+    return GPTConfig.from_dict(PRESETS[name] | changes | {"vocab_size": vocab_size})
+
+
+GPT2_NAMES: dict[str, tuple[str, ...]] = {
+    "tok_emb.weight": ("wte.weight",),
+    "pos_emb.weight": ("wpe.weight",),
+    "blocks.*.attn_norm.weight": ("h.*.ln_1.weight",),
+    "blocks.*.attn_norm.bias": ("h.*.ln_1.bias",),
+    "blocks.*.attn.qkv.weight": ("h.*.attn.c_attn.weight",),
+    "blocks.*.attn.qkv.bias": ("h.*.attn.c_attn.bias",),
+    "blocks.*.attn.out.weight": ("h.*.attn.c_proj.weight",),
+    "blocks.*.attn.out.bias": ("h.*.attn.c_proj.bias",),
+    "blocks.*.mlp_norm.weight": ("h.*.ln_2.weight",),
+    "blocks.*.mlp_norm.bias": ("h.*.ln_2.bias",),
+    "blocks.*.mlp.up.weight": ("h.*.mlp.c_fc.weight",),
+    "blocks.*.mlp.up.bias": ("h.*.mlp.c_fc.bias",),
+    "blocks.*.mlp.down.weight": ("h.*.mlp.c_proj.weight",),
+    "blocks.*.mlp.down.bias": ("h.*.mlp.c_proj.bias",),
+    "final_norm.weight": ("ln_f.weight",),
+    "final_norm.bias": ("ln_f.bias",),
+    "head.weight": ("lm_head.weight",),
+}
+_QKV = ("q_proj", "k_proj", "v_proj")
+LLAMA_NAMES: dict[str, tuple[str, ...]] = {
+    "tok_emb.weight": ("embed_tokens.weight",),
+    "blocks.*.attn_norm.weight": ("layers.*.input_layernorm.weight",),
+    "blocks.*.attn.qkv.weight": tuple(f"layers.*.self_attn.{n}.weight" for n in _QKV),
+    "blocks.*.attn.out.weight": ("layers.*.self_attn.o_proj.weight",),
+    "blocks.*.mlp_norm.weight": ("layers.*.post_attention_layernorm.weight",),
+    "blocks.*.mlp.gate.weight": ("layers.*.mlp.gate_proj.weight",),
+    "blocks.*.mlp.up.weight": ("layers.*.mlp.up_proj.weight",),
+    "blocks.*.mlp.down.weight": ("layers.*.mlp.down_proj.weight",),
+    "final_norm.weight": ("norm.weight",),
+    "head.weight": ("lm_head.weight",),
+}
+FAMILIES = {"gpt2": GPT2_NAMES, "llama": LLAMA_NAMES}
+_TWINS = ("tok_emb.weight", "head.weight")  # one matrix, if tied
+TRANSPOSED = ("c_attn.weight", "c_proj.weight", "c_fc.weight")  # GPT-2's Conv1D
+# What some files hold besides weights: masks, and tables of angles.
+NOT_WEIGHTS = (".attn.bias", ".attn.masked_bias", "rotary_emb.inv_freq")
+
+
+@torch.no_grad()
+def load_weights(model: GPT, weights: Mapping[str, Tensor], family: str) -> GPT:
+    """Copy weights with Hugging Face's names into `model`, in place, and return it.
+
+    Args:
+        model: a GPT of the same sizes; for "gpt2" with `mlp="gelu_tanh"`, for "llama"
+            with `norm="rmsnorm"`, `mlp="swiglu"`, `positions="rotary"`, no bias.
+        weights: name to tensor, as `state_dict()` of Hugging Face's model gives. A
+            prefix `transformer.` or `model.` is taken off.
+        family: a key of `FAMILIES`.
+
+    Raises:
+        ValueError: names the missing, the unknown, and the weights of other shape.
+    """
+    if family not in FAMILIES:
+        raise ValueError(f"family={family!r} must be one of {', '.join(FAMILIES)}")
+    theirs = {
+        name.removeprefix("transformer.").removeprefix("model."): weight
+        for name, weight in weights.items()
+        if not name.endswith(NOT_WEIGHTS)
+    }
+    tied = model.config.tie_weights
+    if tied:
+        first = FAMILIES[family]["tok_emb.weight"][0]
+        theirs.setdefault("lm_head.weight", theirs.get(first))
+    found, problems = _match(model.state_dict(), theirs, FAMILIES[family])
+    untied = not problems and not torch.equal(*(found[name] for name in _TWINS))
+    if tied and untied:
+        problems = ["lm_head differs from the embedding: use tie_weights=False"]
+    if problems:
+        shown = "; ".join(problems[:8]) + ("; ..." if len(problems) > 8 else "")
+        raise ValueError(f"these weights do not fit the model: {shown}")
+    model.load_state_dict(found)
+    return model
+
+
+def _match(ours: dict, theirs: dict, table: Mapping[str, tuple[str, ...]]):
+    """What they have for each of our weights, and a list of what does not fit."""
+    found, problems = {}, []
+    for name, target in ours.items():
+        names = _their_names(name, table)
+        missing = [n for n in names if theirs.get(n) is None]
+        if missing or not names:
+            problems.append(f"{name} finds no {', '.join(missing) or 'counterpart'}")
+            continue
+        parts = [theirs.pop(n) for n in names]
+        upright = [w.T if n.endswith(TRANSPOSED) else w for n, w in zip(names, parts)]
+        found[name] = torch.cat(upright)
+        if found[name].shape != target.shape:
+            problems.append(
+                f"{name} is {tuple(target.shape)}, but {', '.join(names)} gives "
+                f"{tuple(found[name].shape)}"
+            )
+    return found, problems + [f"{name} is not used" for name in theirs]
+
+
+def _their_names(name: str, table: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """Their names for our weight `blocks.3.attn.out.weight`, with the number put in."""
+    parts = name.split(".")
+    number = parts[1] if parts[0] == "blocks" else ""
+    key = ".".join(["blocks", "*", *parts[2:]]) if number else name
+    return [theirs.replace("*", number) for theirs in table.get(key, ())]

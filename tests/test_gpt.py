@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 import torch
@@ -16,7 +17,6 @@ from minigpt.gpt import (
     IGNORE,
     MLPS,
     NORMS,
-    POSITIONS,
     PRESETS,
     GPTConfig,
     RotaryAttention,
@@ -44,7 +44,6 @@ EVERY = [
 
 def name_of(config: GPTConfig) -> str:
     return f"{config.norm}-{config.mlp}-{config.order}-{config.positions}"
-
 
 
 def build(config: GPTConfig, seed: int = 0) -> GPT:
@@ -119,9 +118,9 @@ def test_presets_are_valid_and_changes_replace_their_fields():
 
 def test_the_rungs_differ_in_one_choice_each():
     """From pre upwards each rung of the ladder changes the one below in one field."""
-    rungs = [preset(name, 65).to_dict() for name in ("plain", "residual", "post", "pre")]
-    rungs += [preset(name, 65).to_dict() for name in ("rmsnorm", "dropout")]
-    for below, above in zip(rungs, rungs[1:]):
+    names = ("plain", "residual", "post", "pre", "rmsnorm", "dropout")
+    rungs = [preset(name, 65).to_dict() for name in names]
+    for below, above in pairwise(rungs):
         assert sum(below[key] != above[key] for key in below) == 1
     gated = preset("swiglu", 65).to_dict()
     changed = [key for key in gated if gated[key] != rungs[4][key]]
@@ -190,7 +189,9 @@ def test_a12_every_eps_and_every_dropout_is_the_configs():
     assert len(norms) == 2 * 2 + 1 and all(m.eps == 1e-3 for m in norms)
     rates = [m.dropout for b in model.blocks for m in (b.attn, b.mlp)]
     assert [*rates, model.drop.p] == [0.37] * 5
-    root = build(replace(TINY, norm="rmsnorm", norm_eps=1e-3, mlp="swiglu", dropout=0.37))
+    root = build(
+        replace(TINY, norm="rmsnorm", norm_eps=1e-3, mlp="swiglu", dropout=0.37)
+    )
     norms = [m for m in root.modules() if isinstance(m, RMSNorm)]
     assert len(norms) == 2 * 2 + 1 and all(m.eps == 1e-3 for m in norms)
     assert [b.mlp.dropout for b in root.blocks] == [0.37] * 2
@@ -586,7 +587,8 @@ def test_berts_layer_is_our_post_norm_block():
     with torch.no_grad():
         for parameter in theirs.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.2)
-    model = build(GPTConfig(5, d_model=24, order="post", norm_eps=config.layer_norm_eps))
+    eps = config.layer_norm_eps
+    model = build(GPTConfig(5, d_model=24, order="post", norm_eps=eps))
     block, own, out = model.blocks[0].eval(), theirs.attention.self, theirs.attention
     pairs = {
         block.attn.qkv: [own.query, own.key, own.value],
