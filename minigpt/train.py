@@ -8,6 +8,7 @@ Shapes: B batch, T tokens, D d_model, H heads, K d_head, F d_ff, V vocabulary.
 
 import contextlib
 import dataclasses
+import functools
 import json
 import math
 import os
@@ -33,21 +34,28 @@ from minigpt.gpt import (
     eval_mode,
     from_fields,
     next_token_loss,
+    preset,
 )
 
 __all__ = [
     "DTYPES",
+    "OPTIMIZERS",
     "TrainConfig",
     "SUPPORTED",
     "choose_device",
+    "bfloat16_pays",
     "choose_dtype",
     "autocast",
     "DECAYS",
     "learning_rate",
     "decay_groups",
+    "NEWTON_SCHULZ",
+    "orthogonalize",
+    "Muon",
+    "Optimizers",
     "make_optimizer",
-    "accumulate_gradient",
     "unwrap",
+    "accumulate_gradient",
     "evaluate",
     "save_checkpoint",
     "load_checkpoint",
@@ -56,26 +64,33 @@ __all__ = [
     "TrainingDiverged",
     "restore_rng",
     "train",
+    "RECIPES",
+    "recipe",
 ]
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
+OPTIMIZERS = ("adamw", "muon")
 
 
 @dataclass(frozen=True)
 class TrainConfig:
     """Every number and word that decides how a model is trained; valid or ValueError.
 
-    The defaults are the book's recipe for Tiny Shakespeare.
+    The defaults are plain AdamW; `RECIPES` has better ones by name.
 
     Args:
         steps: number of updates of the weights.
         batch_size: sequences in one batch.
-        lr: the highest learning rate, reached at the end of the warm-up.
+        optimizer: adamw for everything, or muon for the matrices in the blocks and
+            AdamW for the rest.
+        lr: AdamW's highest learning rate, reached at the end of the warm-up.
+        muon_lr: Muon's highest learning rate; it rises and falls with AdamW's.
+        ns_steps: Muon's steps of `orthogonalize`.
         min_lr: the learning rate from the last step on.
         warmup: steps over which the learning rate rises.
         decay: how it falls afterwards, a key of `DECAYS`.
         betas: AdamW's two averaging factors.
-        weight_decay: AdamW's decay, for matrices only.
+        weight_decay: how fast matrices, and only they, shrink.
         clip: longest gradient that is not shortened; None shortens none.
         accumulate: batches whose gradients make one update.
         seed: of the batches' order and of dropout.
@@ -91,7 +106,10 @@ class TrainConfig:
 
     steps: int = 2000
     batch_size: int = 12
+    optimizer: str = "adamw"
     lr: float = 4e-3
+    muon_lr: float = 0.02
+    ns_steps: int = 5
     min_lr: float = 0.0
     warmup: int = 100
     decay: str = "linear"
@@ -107,7 +125,7 @@ class TrainConfig:
     dtype: str = "auto"
 
     def __post_init__(self):
-        counts = ("steps", "batch_size", "accumulate", "eval_every")
+        counts = ("steps", "batch_size", "accumulate", "eval_every", "ns_steps")
         for name in (*counts, "checkpoint_every", "record_every"):
             _whole(name, getattr(self, name), least=1)
         for name in ("warmup", "seed"):
@@ -117,8 +135,10 @@ class TrainConfig:
                 f"warmup={self.warmup} is more than steps={self.steps}: "
                 "the learning rate would never reach lr"
             )
-        if not 0 < self.lr < math.inf:
-            raise ValueError(f"lr={self.lr} must be positive, such as 0.001")
+        for name, usual in (("lr", 0.001), ("muon_lr", 0.02)):
+            value = getattr(self, name)
+            if not 0 < value < math.inf:
+                raise ValueError(f"{name}={value} must be positive, such as {usual}")
         if not 0 <= self.min_lr <= self.lr:
             raise ValueError(f"min_lr={self.min_lr} must be from 0 to lr={self.lr}")
         object.__setattr__(self, "betas", tuple(self.betas))  # JSON knows only lists
@@ -132,7 +152,8 @@ class TrainConfig:
             raise ValueError(
                 f"clip={self.clip} must be positive, or None for no clipping"
             )
-        for name, known in (("decay", DECAYS), ("dtype", DTYPES)):
+        words = {"decay": DECAYS, "dtype": DTYPES, "optimizer": OPTIMIZERS}
+        for name, known in words.items():
             if getattr(self, name) not in known:
                 raise ValueError(
                     f"{name}={getattr(self, name)!r} is unknown; "
@@ -181,21 +202,46 @@ def choose_device(word: str = "auto") -> torch.device:
     return torch.device(word)
 
 
-def choose_dtype(device: torch.device, word: str = "auto") -> torch.dtype:
+@functools.cache
+def bfloat16_pays() -> bool:
+    """Whether this CPU multiplies matrices clearly faster in bfloat16, by the clock.
+
+    CPUs that have it in hardware are several times faster, those without it ten to
+    seventy times slower, and what a CPU calls itself does not always tell.
+    """
+    best = []
+    for dtype in (torch.float32, torch.bfloat16):
+        x, w = torch.ones(768, 128, dtype=dtype), torch.ones(128, 512, dtype=dtype)
+        times = []
+        for _ in range(4):  # the first one prepares the kernel; the best one counts
+            start = time.perf_counter()
+            x @ w
+            times.append(time.perf_counter() - start)
+        best.append(min(times))
+    return best[0] > 1.5 * best[1]
+
+
+def choose_dtype(
+    device: torch.device, word: str = "auto", d_model: int = 128
+) -> torch.dtype:
     """The dtype to compute in on a device; the weights themselves stay as they are.
 
     Args:
         device: from `choose_device`.
         word: one of `DTYPES`. "auto" is bfloat16 on a CUDA device that has it in
-            hardware, float32 everywhere else.
+            hardware, and on a CPU where it pays; float32 everywhere else.
+        d_model: width of the model. On a CPU "auto" stays in float32 below 128, where
+            products are too small a part of the work.
 
     Raises:
         ValueError: for a pair that is not in `SUPPORTED`.
     """
     if word == "auto":
-        cuda = device.type == "cuda"
-        modern = cuda and torch.cuda.get_device_capability(device)[0] >= 8
-        return torch.bfloat16 if modern else torch.float32
+        if device.type == "cuda":
+            pays = torch.cuda.get_device_capability(device)[0] >= 8
+        else:
+            pays = device.type == "cpu" and d_model >= 128 and bfloat16_pays()
+        return torch.bfloat16 if pays else torch.float32
     if word not in SUPPORTED[device.type]:
         raise ValueError(
             f"dtype={word!r} is not supported on device={device.type!r}; "
@@ -254,18 +300,180 @@ def decay_groups(model: nn.Module, weight_decay: float) -> list[dict]:
     ]
 
 
-def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
-    """AdamW for the model's parameters, fused into one kernel where torch has one.
+NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)  # steep at 0: small values grow fast
 
-    Source: Loshchilov & Hutter (2019), algorithm 2.
+
+def orthogonalize(
+    matrices: Tensor, steps: int = 5, dtype: torch.dtype = torch.float32
+) -> Tensor:
+    """Bring the singular values of each matrix near 1, and keep its directions.
+
+    Args:
+        matrices: (N, R, C), each treated alone.
+        steps: how often the polynomial is applied.
+        dtype: what is computed in. bfloat16 is accurate enough where it is fast.
+
+    Returns:
+        (N, R, C), the dtype of `matrices`; singular values roughly between 0.7 and 1.2.
+
+    Source: Jordan et al. (2024), "Muon", section on Newton-Schulz.
+    """
+    a, b, c = NEWTON_SCHULZ
+    x = matrices.to(dtype)
+    tall = x.shape[-2] > x.shape[-1]
+    x = x.mT if tall else x  # the smaller Gram matrix
+    x = x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=1e-7)
+    for _ in range(steps):
+        gram = x @ x.mT
+        factor = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
+        x = torch.baddbmm(x, factor, x, beta=a)
+    return (x.mT if tall else x).to(matrices.dtype)
+
+
+class Muon(torch.optim.Optimizer):
+    """Momentum whose step is made orthogonal, for matrices.
+
+    The same as `torch.optim.Muon` with its Nesterov momentum and original scale, but
+    for any dtype of iteration, and batched over matrices of one shape.
+
+    Args:
+        params: matrices, (R, C).
+        lr: learning rate.
+        momentum: averaging factor of the gradient.
+        weight_decay: shrinks a matrix by `lr * weight_decay` in each step.
+        ns_steps: see `orthogonalize`.
+        dtype: of `orthogonalize`. Not part of the state: a run may move to another
+            device.
+
+    Raises:
+        ValueError: for a parameter that is not a matrix.
+
+    Source: Jordan et al. (2024), "Muon: An optimizer for hidden layers".
+    """
+
+    def __init__(
+        self,
+        params,
+        lr: float = 0.02,
+        momentum: float = 0.95,
+        weight_decay: float = 0.0,
+        ns_steps: int = 5,
+        dtype: torch.dtype = torch.float32,
+    ):
+        defaults = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay}
+        super().__init__(params, defaults | {"ns_steps": ns_steps})
+        self.dtype = dtype
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.ndim != 2:
+                    raise ValueError(
+                        f"Muon is for matrices, got shape {tuple(p.shape)}: "
+                        "give it to AdamW"
+                    )
+
+    @torch.no_grad()
+    def step(self, closure: Callable | None = None) -> None:
+        """One update of every matrix that has a gradient."""
+        for group in self.param_groups:
+            same_shape: dict[torch.Size, list[Tensor]] = {}
+            for p in group["params"]:
+                if p.grad is not None:
+                    same_shape.setdefault(p.shape, []).append(p)
+            for (rows, columns), matrices in same_shape.items():
+                ahead = torch.stack([self._ahead(p, group) for p in matrices])
+                moves = orthogonalize(ahead, group["ns_steps"], self.dtype)
+                scale = max(1.0, rows / columns) ** 0.5
+                for p, move in zip(matrices, moves):
+                    p.mul_(1 - group["lr"] * group["weight_decay"])
+                    p.add_(move, alpha=-group["lr"] * scale)
+
+    def _ahead(self, p: Tensor, group: dict) -> Tensor:
+        """Update the average of p's gradient; return it with the gradient once more."""
+        state, mu = self.state[p], group["momentum"]
+        if not state:
+            state["momentum_buffer"] = torch.zeros_like(p)
+        average = state["momentum_buffer"].lerp_(p.grad, 1 - mu)
+        return p.grad.lerp(average, mu)
+
+
+class Optimizers:
+    """Several optimizers, each with its own parameters, that act as one."""
+
+    def __init__(self, *parts: torch.optim.Optimizer):
+        self.parts = parts
+
+    @property
+    def param_groups(self) -> list[dict]:
+        """The groups of all parts."""
+        return [group for part in self.parts for group in part.param_groups]
+
+    def step(self) -> None:
+        """One update by each part."""
+        for part in self.parts:
+            part.step()
+
+    def zero_grad(self) -> None:
+        """Forget all gradients."""
+        for part in self.parts:
+            part.zero_grad()
+
+    def state_dict(self) -> dict:
+        """The states of the parts, by class."""
+        return {type(part).__name__: part.state_dict() for part in self.parts}
+
+    def load_state_dict(self, state: dict) -> None:
+        """Go on with what `state_dict` gave."""
+        for part in self.parts:
+            part.load_state_dict(state[type(part).__name__])
+
+
+def make_optimizer(
+    model: nn.Module, config: TrainConfig, dtype: torch.dtype = torch.float32
+) -> torch.optim.Optimizer | Optimizers:
+    """The config's optimizer for the model's parameters.
+
+    Every group has its own highest learning rate under "peak". AdamW is fused into one
+    kernel where torch has one.
+
+    Args:
+        model: a `GPT`, compiled or not.
+        config: `optimizer`, the learning rates, `betas` and `weight_decay` decide.
+        dtype: what the run computes in; Muon iterates in bfloat16 only where it is
+            fast.
     """
     device = next(model.parameters()).device
-    return torch.optim.AdamW(
-        decay_groups(model, config.weight_decay),
+    groups = decay_groups(model, config.weight_decay)
+    matrices = []
+    if config.optimizer == "muon":
+        matrices = [p for p in unwrap(model).blocks.parameters() if p.ndim == 2]
+        taken = {id(p) for p in matrices}
+        for group in groups:
+            group["params"] = [p for p in group["params"] if id(p) not in taken]
+    adamw = torch.optim.AdamW(
+        [group | {"peak": config.lr} for group in groups],
         lr=config.lr,
         betas=config.betas,
         fused=device.type in ("cpu", "cuda"),
     )
+    if not matrices:
+        return adamw
+    muon = Muon(
+        [{"params": matrices, "peak": config.muon_lr}],
+        lr=config.muon_lr,
+        weight_decay=config.weight_decay,
+        ns_steps=config.ns_steps,
+        dtype=torch.bfloat16 if dtype is torch.bfloat16 else torch.float32,
+    )
+    return Optimizers(muon, adamw)
+
+
+def unwrap(model: nn.Module) -> nn.Module:
+    """The model itself, out of the wrappers of torch.compile and of DDP."""
+    for name in ("_orig_mod", "module"):
+        inner = getattr(model, name, None)
+        if isinstance(inner, nn.Module):
+            return unwrap(inner)
+    return model
 
 
 def accumulate_gradient(
@@ -308,15 +516,6 @@ def accumulate_gradient(
         scale(share).backward()
         loss = loss + share.detach()
     return loss, sum(x.numel() for x, _ in taken)
-
-
-def unwrap(model: nn.Module) -> nn.Module:
-    """The model itself, out of the wrappers of torch.compile and of DDP."""
-    for name in ("_orig_mod", "module"):
-        inner = getattr(model, name, None)
-        if isinstance(inner, nn.Module):
-            return unwrap(inner)
-    return model
 
 
 @torch.no_grad()
@@ -501,9 +700,10 @@ class _Run:
         if hasattr(batches, "ids"):  # once for all, wherever they are
             check_ids(batches.ids.cpu(), unwrap(model).config.vocab_size, "token")
         self.device = choose_device(config.device)
-        self.dtype = choose_dtype(self.device, config.dtype)
+        width = unwrap(model).config.d_model
+        self.dtype = choose_dtype(self.device, config.dtype, width)
         self.model, self.batches, self.config = model.to(self.device), batches, config
-        self.optimizer = make_optimizer(model, config)
+        self.optimizer = make_optimizer(model, config, self.dtype)
         self.scaler = torch.amp.GradScaler(
             self.device.type, enabled=self.dtype is torch.float16
         )
@@ -516,7 +716,7 @@ class _Run:
         """One training step. Only if `watch`, wait for its loss and return a record."""
         config, lr = self.config, learning_rate(self.step, self.config)
         for group in self.optimizer.param_groups:
-            group["lr"] = lr
+            group["lr"] = lr * (group["peak"] / config.lr)
         loss, n_tokens = accumulate_gradient(
             self.model,
             self.batches,
@@ -604,10 +804,11 @@ class _Run:
                 )
         self.refuse_changes(checkpoint, path)
         _load_weights(self.model, checkpoint, path)
-        fused = [group["fused"] for group in self.optimizer.param_groups]
+        fused = [group.get("fused") for group in self.optimizer.param_groups]
         self.optimizer.load_state_dict(checkpoint["optimizer"])
         for group, own in zip(self.optimizer.param_groups, fused):
-            group["fused"] = own  # this device's, not that of the file
+            if own is not None:
+                group["fused"] = own  # this device's, not that of the file
         if self.scaler.is_enabled() and checkpoint["scaler"]:
             self.scaler.load_state_dict(checkpoint["scaler"])
         self.batches.load_state_dict(checkpoint["batches"])
@@ -769,6 +970,53 @@ def _interrupt_between_steps() -> Iterator[list]:
         yield caught
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+_MUON = {
+    "optimizer": "muon",
+    "steps": 1000,
+    "batch_size": 24,
+    "lr": 6e-3,
+    "weight_decay": 0.0,
+}
+# name -> a key of minigpt.gpt.PRESETS, what is changed in it, and the training
+RECIPES: dict[str, tuple[str, dict, dict]] = {
+    # nanoGPT's command for a CPU, restated: its block, its learning rates, its budget
+    "nanogpt": (
+        "mini",
+        {"bias": False},
+        {"lr": 1e-3, "min_lr": 1e-4, "decay": "cosine"},
+    ),
+    "adamw": ("modern", {}, {"lr": 2e-3}),
+    "muon": ("modern", {}, _MUON),
+    "best": ("modern-shift", {}, _MUON),
+    "cpu-long": (
+        "modern-shift",
+        {"context": 256, "n_heads": 6, "d_model": 192, "d_ff": 512, "dropout": 0.1},
+        _MUON | {"steps": 2500, "batch_size": 12, "weight_decay": 0.1},
+    ),
+}
+
+
+def recipe(name: str, vocab_size: int, **changes) -> tuple[GPTConfig, TrainConfig]:
+    """The model and the training of a recipe; `changes` replace single fields.
+
+    Args:
+        name: a key of `RECIPES`.
+        vocab_size: V.
+        changes: fields of `GPTConfig` or `TrainConfig`.
+
+    Raises:
+        ValueError: if the name or a field is unknown.
+    """
+    if name not in RECIPES:
+        raise ValueError(f"recipe {name!r} is unknown; choose {', '.join(RECIPES)}")
+    model_preset, of_model, of_training = RECIPES[name]
+    known = {field.name for field in dataclasses.fields(TrainConfig)}
+    for_training = {key: changes[key] for key in changes if key in known}
+    for_model = {key: changes[key] for key in changes if key not in known}
+    model = preset(model_preset, vocab_size, **(of_model | for_model))
+    return model, TrainConfig.from_dict(of_training | for_training)
 
 
 def main() -> int:
