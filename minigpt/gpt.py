@@ -673,7 +673,10 @@ def preset(name: str, vocab_size: int, **changes) -> GPTConfig:
     """
     if name not in PRESETS:
         raise ValueError(f"preset {name!r} is unknown; choose {', '.join(PRESETS)}")
-    return GPTConfig.from_dict(PRESETS[name] | changes | {"vocab_size": vocab_size})
+    fields = dict(PRESETS[name])
+    if "d_model" in changes:
+        fields.pop("d_ff", None)  # it belongs to the preset's own width
+    return GPTConfig.from_dict(fields | changes | {"vocab_size": vocab_size})
 
 
 GPT2_NAMES: dict[str, tuple[str, ...]] = {

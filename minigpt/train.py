@@ -9,6 +9,8 @@ Shapes: B batch, T tokens, D d_model, H heads, K d_head, F d_ff, V vocabulary.
 import contextlib
 import dataclasses
 import functools
+import hashlib
+import io
 import json
 import math
 import os
@@ -22,6 +24,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import safetensors.torch
 import torch
 from torch import Tensor, nn
 
@@ -57,11 +60,15 @@ __all__ = [
     "unwrap",
     "accumulate_gradient",
     "evaluate",
+    "DamagedFile",
+    "save_weights",
     "save_checkpoint",
+    "checkpoints",
     "load_checkpoint",
     "identity",
     "load_model",
     "TrainingDiverged",
+    "last_readable",
     "restore_rng",
     "train",
     "RECIPES",
@@ -556,37 +563,68 @@ def evaluate(model: nn.Module, ids: Tensor, batch_size: int = 64) -> float:
     return float(total) / (len(ids) - 1)
 
 
+class DamagedFile(ValueError):
+    """A checkpoint's file is cut short or changed."""
+
+
+def save_weights(path: str | os.PathLike, model: nn.Module, **about) -> str:
+    """Write a model's weights and config as safetensors, all of it or nothing.
+
+    Args:
+        path: where the file shall be.
+        model: a `GPT`, compiled or not; names are stored without a wrapper's prefix. A
+            matrix that head and embedding share is stored once.
+        about: further entries of the header, in what JSON can say.
+
+    Returns:
+        The sha256 of the file.
+    """
+    model = unwrap(model)
+    weights = {k: w.detach().cpu().contiguous() for k, w in model.state_dict().items()}
+    if model.config.tie_weights:
+        del weights["head.weight"]
+    about = {"model_config": model.config.to_dict()} | about
+    header = {key: json.dumps(value) for key, value in about.items()}
+    content = safetensors.torch.save(weights, header)
+    _write(Path(path), content)
+    return hashlib.sha256(content).hexdigest()
+
+
 def save_checkpoint(
     path: str | os.PathLike,
     model: nn.Module,
     optimizer: torch.optim.Optimizer | None = None,
     **more,
 ) -> None:
-    """Write a checkpoint that plain `torch.load` reads, all of it or nothing.
-
-    It is written beside its place first and then moved there, so that a crash or a full
-    disk leaves the file of before.
+    """Write a checkpoint: weights as safetensors, and the rest for plain `torch.load`.
 
     Args:
-        path: where it shall be.
-        model: a `GPT`, compiled or not; names are stored without a wrapper's prefix.
+        path: of the state, ending in .pt; the weights go beside it.
+        model: a `GPT`, compiled or not.
         optimizer: needed to train on, not to use the model.
         more: tensors, numbers, strings, and lists and dicts of them.
     """
-    model = unwrap(model)
+    path = Path(path)
+    weights = path.with_suffix(".safetensors")
     state = {
-        "format": 1,
-        "model_config": model.config.to_dict(),
-        "model": model.state_dict(),
+        "format": 2,
+        "model_config": unwrap(model).config.to_dict(),
+        "weights": {"file": weights.name, "sha256": save_weights(weights, model)},
     }
     if optimizer is not None:
         state["optimizer"] = optimizer.state_dict()
-    path = Path(path)
+    buffer = io.BytesIO()
+    torch.save(state | more, buffer)
+    _write(path, buffer.getvalue())
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Beside its place first, and then moved there: a crash leaves the old file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         with open(temporary, "wb") as file:
-            torch.save(state | more, file)
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
@@ -594,39 +632,44 @@ def save_checkpoint(
         temporary.unlink(missing_ok=True)
 
 
+def checkpoints(folder: str | os.PathLike) -> list[Path]:
+    """The states of a run's checkpoints, the oldest first."""
+    found = Path(folder).glob("step-*.pt")
+    return sorted(found, key=lambda path: int(path.stem.removeprefix("step-")))
+
+
 def load_checkpoint(
     path: str | os.PathLike,
     map_location: torch.device | str = "cpu",
     tokenizer: object = None,
 ) -> dict:
-    """Read what `save_checkpoint` wrote. Runs no code from the file.
+    """Read what `save_checkpoint` or `save_weights` wrote. Runs no code from the file.
 
     Args:
-        path: a checkpoint.
+        path: a .pt file with its weights beside it, or a .safetensors file alone.
         map_location: where its tensors go; random states stay on the CPU.
         tokenizer: the one that will be used; compared with the stored `identity`.
 
     Returns:
-        A dict with "model_config", "model" and what else was stored.
+        A dict with "model_config", "model" (names and weights) and what else was
+        stored.
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: if it is damaged, holds more than plain data, is no checkpoint, or
-            was made with another tokenizer.
+        DamagedFile: a ValueError; if a file is cut short, changed or missing its other.
+        ValueError: if it holds more than plain data, is no checkpoint, or was made
+            with another tokenizer.
     """
-    try:
-        checkpoint = torch.load(path, map_location=map_location, weights_only=True)
-    except FileNotFoundError:
-        raise
-    except (RuntimeError, EOFError, OSError, pickle.UnpicklingError) as error:
-        if zipfile.is_zipfile(path) and isinstance(error, pickle.UnpicklingError):
-            reason = "holds objects other than tensors and plain values and was refused"
-        else:
-            reason = "is incomplete or damaged"
-        raise ValueError(f"{path} {reason}: use another checkpoint") from error
-    if not isinstance(checkpoint, dict) or "model" not in checkpoint:
-        raise ValueError(f"{path} is not a checkpoint of minigpt: it has no 'model'")
-    checkpoint["model"] = {_plain(k): v for k, v in checkpoint["model"].items()}
+    path = Path(path)
+    if path.suffix == ".safetensors":
+        checkpoint = _read_weights(path, map_location)
+    else:
+        checkpoint = _read_state(path, map_location)
+        beside = path.with_name(checkpoint["weights"]["file"])
+        if not beside.exists():
+            raise DamagedFile(f"{path} has lost its weights: there is no {beside}")
+        sha256 = checkpoint["weights"]["sha256"]
+        checkpoint["model"] = _read_weights(beside, map_location, sha256)["model"]
     for kind, state in checkpoint.get("rng", {}).items():
         plain = isinstance(state, Tensor)
         checkpoint["rng"][kind] = state.cpu() if plain else [s.cpu() for s in state]
@@ -637,6 +680,52 @@ def load_checkpoint(
             f"this one is {_short(identity(tokenizer))}"
         )
     return checkpoint
+
+
+def _read_state(path: Path, map_location: torch.device | str) -> dict:
+    try:
+        state = torch.load(path, map_location=map_location, weights_only=True)
+    except FileNotFoundError:
+        raise
+    except (RuntimeError, EOFError, OSError, pickle.UnpicklingError) as error:
+        if zipfile.is_zipfile(path) and isinstance(error, pickle.UnpicklingError):
+            raise ValueError(
+                f"{path} holds objects other than tensors and plain values and was "
+                "refused: use another checkpoint"
+            ) from error
+        raise DamagedFile(
+            f"{path} is incomplete or damaged: use another checkpoint"
+        ) from error
+    if not isinstance(state, dict) or "weights" not in state:
+        raise ValueError(f"{path} is not a checkpoint of minigpt: it names no weights")
+    return state
+
+
+def _read_weights(
+    path: Path, map_location: torch.device | str, sha256: str | None = None
+) -> dict:
+    """Weights under "model", and the entries of the header."""
+    content = path.read_bytes()
+    if sha256 not in (None, hashlib.sha256(content).hexdigest()):
+        raise DamagedFile(f"{path} is incomplete or damaged: its sha256 is another one")
+    try:
+        weights = safetensors.torch.load(content)
+    except safetensors.SafetensorError as error:
+        raise DamagedFile(f"{path} is incomplete or damaged: {error}") from error
+    size = int.from_bytes(content[:8], "little")  # of the header, which is JSON
+    header = json.loads(content[8 : 8 + size]).get("__metadata__", {})
+    if "model_config" not in header:
+        raise ValueError(f"{path} is not a file of minigpt: it has no model_config")
+    about = {key: json.loads(value) for key, value in header.items()}
+    weights = {_plain(k): w.to(map_location) for k, w in weights.items()}
+    shared = weights.get("tok_emb.weight")
+    tied = shared is not None and about["model_config"].get("tie_weights")
+    if tied and not torch.equal(weights.setdefault("head.weight", shared), shared):
+        raise ValueError(
+            f"{path}: head.weight differs from tok_emb.weight, but the model has "
+            "tie_weights=True"
+        )
+    return about | {"model": weights}
 
 
 def identity(tokenizer: object) -> dict:
@@ -656,6 +745,10 @@ def load_model(
     path: str | os.PathLike, map_location: torch.device | str = "cpu"
 ) -> GPT:
     """The model of a checkpoint, in evaluation mode.
+
+    Args:
+        path: a .safetensors file, or a .pt file with one beside it.
+        map_location: where the model shall be.
 
     Raises:
         ValueError: if weights are missing or do not fit the stored config.
@@ -763,13 +856,12 @@ class _Run:
             f"{self.config.warmup} steps"
         )
 
-    def save(self, name: str) -> None:
-        """Write a checkpoint into the run's folder, if it has one."""
+    def save(self) -> None:
+        """Write a checkpoint into the run's folder, if it has one, and keep two."""
         if self.folder is None:
             return
-        finite = all(bool(p.isfinite().all()) for p in self.model.parameters())
-        self.stop_unless(finite, "a weight is not finite")
-        path = self.folder / name
+        self.stop_unless(self.finite(), "a weight is not finite")
+        path = self.folder / f"step-{self.step:06d}.pt"
         rng = {"cpu": torch.get_rng_state()}
         if self.device.type == "cuda":
             rng["cuda"] = torch.cuda.get_rng_state_all()
@@ -780,6 +872,7 @@ class _Run:
             self.model,
             self.optimizer,
             train_config=self.config.to_dict(),
+            dtype=str(self.dtype).removeprefix("torch."),
             step=self.step,
             best=self.best,
             batches=self.batches.state_dict(),
@@ -788,14 +881,28 @@ class _Run:
             tokenizer=self.tokenizer,
         )
         self.saved = f"{path} (step {self.step})"
+        steps = [int(old.stem[5:]) for old in checkpoints(self.folder)]
+        kept = [step for step in steps if step <= self.step][-2:]
+        for old in self.folder.glob("step-*"):
+            if old.stem not in {f"step-{step:06d}" for step in kept}:
+                old.unlink()
         self.since = time.perf_counter()  # saving is no training time
 
-    def restore(self, name: str = "last.pt") -> None:
-        """Go on exactly where the checkpoint was written."""
-        path = self.folder / name
-        if not path.exists():
-            raise FileNotFoundError(f"nothing to resume: there is no {path}")
-        checkpoint = load_checkpoint(path, self.device, self.tokenizer)
+    def save_best(self) -> None:
+        """Write the weights alone: what one would use."""
+        if self.folder is None:
+            return
+        self.stop_unless(self.finite(), "a weight is not finite")
+        about = {"step": self.step, "val_loss": self.best, "tokenizer": self.tokenizer}
+        save_weights(self.folder / "best.safetensors", self.model, **about)
+        self.since = time.perf_counter()
+
+    def finite(self) -> bool:
+        return all(bool(p.isfinite().all()) for p in self.model.parameters())
+
+    def restore(self) -> None:
+        """Go on exactly where the last checkpoint that can be read was written."""
+        path, checkpoint = last_readable(self.folder, self.device, self.tokenizer)
         for part in ("optimizer", "batches", "rng", "step", "train_config"):
             if part not in checkpoint:
                 raise ValueError(
@@ -804,6 +911,18 @@ class _Run:
                 )
         self.refuse_changes(checkpoint, path)
         _load_weights(self.model, checkpoint, path)
+        self.restore_optimizer(checkpoint)
+        self.batches.load_state_dict(checkpoint["batches"])
+        self.step, self.best = checkpoint["step"], checkpoint["best"]
+        self.saved = f"{path} (step {self.step})"
+        restore_rng(checkpoint["rng"], self.device)
+
+    def restore_optimizer(self, checkpoint: dict) -> None:
+        """Averages and loss scale; and the dtype, which "auto" may choose otherwise."""
+        word = checkpoint["dtype"]
+        if self.config.dtype == "auto" and word in SUPPORTED[self.device.type]:
+            self.dtype = getattr(torch, word)
+            self.optimizer = make_optimizer(self.model, self.config, self.dtype)
         fused = [group.get("fused") for group in self.optimizer.param_groups]
         self.optimizer.load_state_dict(checkpoint["optimizer"])
         for group, own in zip(self.optimizer.param_groups, fused):
@@ -811,10 +930,6 @@ class _Run:
                 group["fused"] = own  # this device's, not that of the file
         if self.scaler.is_enabled() and checkpoint["scaler"]:
             self.scaler.load_state_dict(checkpoint["scaler"])
-        self.batches.load_state_dict(checkpoint["batches"])
-        self.step, self.best = checkpoint["step"], checkpoint["best"]
-        self.saved = f"{path} (step {self.step})"
-        restore_rng(checkpoint["rng"], self.device)
 
     def refuse_changes(self, checkpoint: dict, path: Path) -> None:
         """A resumed run keeps model and recipe; how long and where may change."""
@@ -827,6 +942,38 @@ class _Run:
                 f"{path} was written with other settings: "
                 + ", ".join(f"{k}={then.get(k)!r}, now {now[k]!r}" for k in changed)
             )
+
+
+def last_readable(
+    folder: str | os.PathLike,
+    map_location: torch.device | str = "cpu",
+    tokenizer: object = None,
+) -> tuple[Path, dict]:
+    """The newest checkpoint of a run that is not damaged. Warns about damaged ones.
+
+    Args:
+        folder: of the run.
+        map_location: as of `load_checkpoint`.
+        tokenizer: as of `load_checkpoint`.
+
+    Returns:
+        Its path, and what `load_checkpoint` reads from it.
+
+    Raises:
+        FileNotFoundError: if there is no checkpoint.
+        DamagedFile: if all of them are damaged.
+    """
+    found = checkpoints(folder)
+    if not found:
+        raise FileNotFoundError(f"nothing to resume: no checkpoint in {folder}")
+    for path in reversed(found):
+        try:
+            return path, load_checkpoint(path, map_location, tokenizer)
+        except DamagedFile as error:
+            damage = error
+            if path != found[0]:
+                warnings.warn(f"{error}; taking the one before it", stacklevel=3)
+    raise DamagedFile(f"no checkpoint in {folder} can be read: {damage}") from damage
 
 
 def restore_rng(states: dict, device: torch.device) -> None:
@@ -866,8 +1013,10 @@ def train(
             and has `state_dict` and `load_state_dict`.
         config: the recipe.
         val: (N,) validation ids, evaluated whole every `eval_every` steps.
-        folder: where last.pt, best.pt and records.jsonl go; without it nothing is kept.
-        resume: go on from last.pt, bit for bit as if there had been no stop.
+        folder: where checkpoints, best.safetensors and records.jsonl go; without it
+            nothing is kept.
+        resume: go on from the last checkpoint, bit for bit as if there had been no
+            stop.
         until: stop after this step of the schedule, with a checkpoint.
         tokenizer: its identity is stored in checkpoints and compared on resume.
         on_record: called with every record.
@@ -879,7 +1028,7 @@ def train(
     Raises:
         TrainingDiverged: if the loss, the gradient or a weight is not finite.
         FileExistsError: if `folder` holds a run and `resume` is false.
-        KeyboardInterrupt: after Ctrl-C, when the step is done and last.pt is written.
+        KeyboardInterrupt: after Ctrl-C, when the step is done and saved.
         ValueError: if the model, the batches and the config do not belong together.
     """
     run = _Run(model, batches, config, folder, tokenizer)
@@ -897,7 +1046,7 @@ def train(
                 run.since = time.perf_counter()
                 if record["val_loss"] < run.best:  # never true of NaN
                     run.best = record["val_loss"]
-                    run.save("best.pt")
+                    run.save_best()
             if record:
                 records.append(record)
                 log(record)
@@ -907,9 +1056,9 @@ def train(
                 except KeyboardInterrupt:
                     interrupted.append("on_record")
             if last or _due(run.step - 1, config.checkpoint_every):
-                run.save("last.pt")
+                run.save()
         if interrupted:
-            run.save("last.pt")
+            run.save()
     if interrupted:
         raise KeyboardInterrupt
     return records
@@ -932,7 +1081,7 @@ def _start(run: _Run, resume: bool) -> Callable[[dict], None]:
             kept = [row for row in rows if row["step"] <= run.step]
     else:
         torch.manual_seed(run.config.seed)
-        if run.folder is not None and (run.folder / "last.pt").exists():
+        if run.folder is not None and checkpoints(run.folder):
             raise FileExistsError(
                 f"{run.folder} holds a run: continue it with resume=True, "
                 "or choose another folder"

@@ -1,5 +1,6 @@
 """Chapter 12: training. Case numbers are those of the collected bug reports."""
 
+import hashlib
 import json
 import math
 import os
@@ -11,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import safetensors.torch
 import torch
 
 import minigpt.train as module
@@ -20,12 +22,14 @@ from minigpt.text import Batches, CharTokenizer, split, tiny_shakespeare
 from minigpt.train import (
     DECAYS,
     RECIPES,
+    DamagedFile,
     Muon,
     Optimizers,
     TrainConfig,
     TrainingDiverged,
     accumulate_gradient,
     bfloat16_pays,
+    checkpoints,
     choose_device,
     choose_dtype,
     decay_groups,
@@ -37,6 +41,7 @@ from minigpt.train import (
     orthogonalize,
     recipe,
     save_checkpoint,
+    save_weights,
     train,
     unwrap,
 )
@@ -69,6 +74,10 @@ def batches(recipe: TrainConfig = RECIPE, ids: torch.Tensor = IDS) -> Batches:
 
 def without_speed(rows: list[dict]) -> list[dict]:
     return [{k: v for k, v in r.items() if k != "tokens_per_s"} for r in rows]
+
+
+def last(folder: Path) -> Path:
+    return checkpoints(folder)[-1]
 
 
 def same(a, b) -> bool:
@@ -529,7 +538,7 @@ def test_e01_e07_a_resumed_run_is_the_uninterrupted_one(
     there = without_speed(expected)
     there[stop - 1].pop("val_loss", None)
     assert here == there
-    a, b = (load_checkpoint(tmp_path / run / "last.pt") for run in ("whole", "half"))
+    a, b = (load_checkpoint(last(tmp_path / run)) for run in ("whole", "half"))
     assert same(a, b) and a["step"] == 20
     assert same(next(data), next(more))
     rows = (tmp_path / "half" / "records.jsonl").read_text("utf-8").splitlines()
@@ -547,7 +556,7 @@ train(build(seed=5), batches(), RECIPE, val=VAL, folder={str(tmp_path)!r}, resum
     subprocess.run([sys.executable, "-c", code], check=True, cwd=root)
     whole = build()
     train(whole, batches(), RECIPE, val=VAL)
-    assert same(load_checkpoint(tmp_path / "last.pt")["model"], whole.state_dict())
+    assert same(load_checkpoint(last(tmp_path))["model"], whole.state_dict())
 
 
 def test_records_beyond_the_checkpoint_are_dropped_on_resume(tmp_path):
@@ -577,7 +586,7 @@ def test_ctrl_c_finishes_the_step_and_leaves_a_checkpoint(tmp_path, when):
     with pytest.raises(KeyboardInterrupt):
         train(model, batches(), RECIPE, folder=tmp_path, on_record=show)
     assert signal.getsignal(signal.SIGINT) is before
-    assert load_checkpoint(tmp_path / "last.pt")["step"] == 7
+    assert load_checkpoint(last(tmp_path))["step"] == 7
     model, whole = build(), build()
     train(model, batches(), RECIPE, folder=tmp_path, resume=True)
     train(whole, batches(), RECIPE)
@@ -588,7 +597,7 @@ def test_an_existing_run_is_not_overwritten(tmp_path):
     train(build(), batches(), RECIPE, folder=tmp_path, until=2)
     with pytest.raises(FileExistsError, match="resume=True"):
         train(build(), batches(), RECIPE, folder=tmp_path)
-    with pytest.raises(FileNotFoundError, match=r"nothing to resume.*last\.pt"):
+    with pytest.raises(FileNotFoundError, match=r"nothing to resume.*new"):
         train(build(), batches(), RECIPE, folder=tmp_path / "new", resume=True)
     with pytest.raises(ValueError, match="folder"):
         train(build(), batches(), RECIPE, resume=True)
@@ -614,7 +623,7 @@ def test_resume_refuses_another_recipe_model_or_text(tmp_path):
 
 def test_e03_checkpoints_are_plain_data(tmp_path):
     train(build(), batches(), RECIPE, folder=tmp_path, until=3)
-    plain = torch.load(tmp_path / "last.pt")  # weights_only is torch's default
+    plain = torch.load(last(tmp_path))  # weights_only is torch's default
     assert GPTConfig.from_dict(plain["model_config"]) == MODEL
     assert TrainConfig.from_dict(plain["train_config"]) == RECIPE
 
@@ -627,6 +636,39 @@ def test_e03_checkpoints_are_plain_data(tmp_path):
         load_checkpoint(tmp_path / "hostile.pt")
 
 
+def test_weights_are_what_other_tools_read(tmp_path):
+    """Plain safetensors, with the config in its header."""
+    model = build().eval()
+    save_weights(tmp_path / "model.safetensors", model, note="hello")
+    with safetensors.safe_open(tmp_path / "model.safetensors", "pt") as file:
+        header = file.metadata()
+        names = set(file.keys())
+    assert GPTConfig.from_json(header["model_config"]) == MODEL
+    assert names == {name for name, _ in model.named_parameters()}
+    loaded = load_checkpoint(tmp_path / "model.safetensors")
+    assert loaded["note"] == "hello"
+    other = load_model(tmp_path / "model.safetensors")
+    assert torch.equal(other(VAL[None, :8]), model(VAL[None, :8]))
+
+
+def test_e13_tied_weights_are_stored_once_and_a_conflict_is_named(tmp_path):
+    model, path = build(), tmp_path / "model.safetensors"
+    save_weights(path, model)
+    weights = safetensors.torch.load_file(path)
+    assert "head.weight" not in weights
+    header = {"model_config": json.dumps(MODEL.to_dict())}
+    weights["head.weight"] = weights["tok_emb.weight"].clone()
+    safetensors.torch.save_file(weights, path, header)
+    assert load_model(path).head.weight is not None
+    weights["head.weight"] += 1
+    safetensors.torch.save_file(weights, path, header)
+    with pytest.raises(ValueError, match=r"head\.weight differs.*tie_weights"):
+        load_model(path)
+    untied = build(replace(MODEL, tie_weights=False))
+    save_weights(path, untied)
+    assert torch.equal(load_model(path).head.weight, untied.head.weight)
+
+
 def test_e02_wrapper_prefixes_never_reach_a_file_and_are_understood(tmp_path):
     class Wrapper(torch.nn.Module):
         def __init__(self, inner):
@@ -637,14 +679,13 @@ def test_e02_wrapper_prefixes_never_reach_a_file_and_are_understood(tmp_path):
     compiled = torch.compile(model, backend="eager")
     assert unwrap(Wrapper(compiled)) is model
     save_checkpoint(tmp_path / "clean.pt", Wrapper(compiled))
-    assert (
-        torch.load(tmp_path / "clean.pt")["model"].keys() == model.state_dict().keys()
-    )
+    weights = safetensors.torch.load_file(tmp_path / "clean.safetensors")
+    assert weights.keys() == {name for name, _ in model.named_parameters()}
 
-    raw = torch.load(tmp_path / "clean.pt")
-    raw["model"] = {f"module._orig_mod.{k}": v for k, v in raw["model"].items()}
-    torch.save(raw, tmp_path / "raw.pt")
-    for name in ("clean.pt", "raw.pt"):
+    raw = {f"module._orig_mod.{k}": v for k, v in weights.items()}
+    header = {"model_config": json.dumps(MODEL.to_dict())}
+    safetensors.torch.save_file(raw, tmp_path / "raw.safetensors", header)
+    for name in ("clean.pt", "clean.safetensors", "raw.safetensors"):
         assert torch.equal(
             load_model(tmp_path / name)(VAL[None, :8]), model(VAL[None, :8])
         )
@@ -652,7 +693,7 @@ def test_e02_wrapper_prefixes_never_reach_a_file_and_are_understood(tmp_path):
 
 def test_e02_missing_parts_are_named(tmp_path):
     train(build(), batches(), RECIPE, folder=tmp_path, until=3)
-    path = tmp_path / "last.pt"
+    path = last(tmp_path)
     state = torch.load(path)
     optimizer = state.pop("optimizer")
     torch.save(state, path)
@@ -660,12 +701,15 @@ def test_e02_missing_parts_are_named(tmp_path):
     with pytest.raises(ValueError, match=rf"no optimizer state in .*{path.name}"):
         train(build(), batches(), RECIPE, folder=tmp_path, resume=True)
 
+    beside = path.with_suffix(".safetensors")
+    weights = safetensors.torch.load_file(beside)
+    weights["blocks.0.attn.qkv.waight"] = weights.pop("blocks.0.attn.qkv.weight")
+    header = {"model_config": json.dumps(MODEL.to_dict())}
+    safetensors.torch.save_file(weights, beside, header)
     state["optimizer"] = optimizer
-    state["model"]["blocks.0.attn.qkv.waight"] = state["model"].pop(
-        "blocks.0.attn.qkv.weight"
-    )
+    state["weights"]["sha256"] = hashlib.sha256(beside.read_bytes()).hexdigest()
     torch.save(state, path)
-    with pytest.raises(ValueError, match=r"last\.pt does not fit[\s\S]*qkv\.weight"):
+    with pytest.raises(ValueError, match=r"does not fit[\s\S]*qkv\.weight"):
         load_model(path)
     with pytest.raises(ValueError, match=r"qkv\.weight"):
         train(build(), batches(), RECIPE, folder=tmp_path, resume=True)
@@ -674,91 +718,185 @@ def test_e02_missing_parts_are_named(tmp_path):
 def test_e04_random_state_stays_on_the_cpu(tmp_path):
     train(build(), batches(), RECIPE, folder=tmp_path, until=3)
     expected = torch.rand(3)  # the draws that would come next
-    checkpoint = load_checkpoint(tmp_path / "last.pt", map_location="cpu")
+    checkpoint = load_checkpoint(last(tmp_path), map_location="cpu")
     assert checkpoint["rng"]["cpu"].dtype == torch.uint8
     torch.set_rng_state(checkpoint["rng"]["cpu"])
     assert torch.equal(torch.rand(3), expected)
 
-    state = torch.load(tmp_path / "last.pt")
+    state = torch.load(last(tmp_path))
     state["rng"]["cuda"] = [state["rng"]["cpu"]]  # as if it came from a GPU
-    torch.save(state, tmp_path / "last.pt")
+    torch.save(state, last(tmp_path))
     with pytest.warns(UserWarning, match="no random state for cpu|other numbers"):
         train(build(), batches(), RECIPE, folder=tmp_path, resume=True)
 
 
 def test_e05_the_optimizers_kernel_is_this_devices_and_not_the_files(tmp_path):
     train(build(), batches(), RECIPE, folder=tmp_path, until=3)
-    state = torch.load(tmp_path / "last.pt")
+    state = torch.load(last(tmp_path))
     for group in state["optimizer"]["param_groups"]:
         group["fused"] = None  # as from a device without a fused kernel
-    torch.save(state, tmp_path / "last.pt")
+    torch.save(state, last(tmp_path))
     run = module._Run(build(), batches(), RECIPE, tmp_path, None)
     run.restore()
     assert [group["fused"] for group in run.optimizer.param_groups] == [True, True]
 
 
-def test_e08_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
-    path = tmp_path / "model.pt"
-    save_checkpoint(path, build(), step=1)
+def test_f03_auto_goes_on_in_the_dtype_of_the_run(tmp_path, monkeypatch):
+    """A clock that says otherwise on the second day does not change a run."""
+    wide = replace(MODEL, d_model=128)
+    recipe = replace(RECIPE, optimizer="muon")
+    monkeypatch.setattr(module, "bfloat16_pays", lambda: True)
+    train(build(wide), batches(), recipe, folder=tmp_path, until=2)
+    assert torch.load(last(tmp_path))["dtype"] == "bfloat16"
+    monkeypatch.setattr(module, "bfloat16_pays", lambda: False)
+    run = module._Run(build(wide), batches(), recipe, tmp_path, None)
+    assert run.dtype == torch.float32
+    run.restore()
+    assert run.dtype == run.optimizer.parts[0].dtype == torch.bfloat16
 
-    def fail(state, file):
-        file.write(b"half of it")
+
+@pytest.mark.parametrize("ending", [".safetensors", ".pt"])
+def test_e08_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch, ending):
+    path = tmp_path / f"model{ending}"
+    module._write(path, b"old")
+
+    def fail(descriptor):
         raise OSError("no space left on device")
 
-    monkeypatch.setattr(torch, "save", fail)
+    monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(OSError, match="no space"):
-        save_checkpoint(path, build(), step=2)
-    assert load_checkpoint(path)["step"] == 1
-    assert [file.name for file in tmp_path.iterdir()] == ["model.pt"]
+        module._write(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
 def test_e08_the_new_file_comes_into_place_in_one_move(tmp_path, monkeypatch):
     path = tmp_path / "model.pt"
-    save_checkpoint(path, build(), step=1)
+    module._write(path, b"old")
 
     def fail(source, target):
-        assert torch.load(source)["step"] == 2  # complete before it is moved
+        assert source.read_bytes() == b"new"  # complete before it is moved
         raise OSError("killed just before the move")
 
     monkeypatch.setattr(os, "replace", fail)
     with pytest.raises(OSError, match="killed"):
-        save_checkpoint(path, build(), step=2)
-    assert load_checkpoint(path)["step"] == 1
+        module._write(path, b"new")
+    assert path.read_bytes() == b"old"
     assert [file.name for file in tmp_path.iterdir()] == ["model.pt"]
 
 
+def test_e08_a_stop_between_weights_and_state_leaves_the_checkpoint_before(
+    tmp_path, monkeypatch
+):
+    train(build(), batches(), RECIPE, folder=tmp_path, until=5)
+    write = module._write
+
+    def killed(path, content):
+        if path.suffix == ".pt":
+            raise OSError("killed")
+        write(path, content)
+
+    monkeypatch.setattr(module, "_write", killed)
+    with pytest.raises(OSError):
+        train(build(), batches(), RECIPE, folder=tmp_path, resume=True, until=10)
+    monkeypatch.undo()
+    model, whole = build(seed=9), build()
+    train(model, batches(), RECIPE, folder=tmp_path, resume=True)
+    train(whole, batches(), RECIPE)
+    assert same(model.state_dict(), whole.state_dict())
+
+
+@pytest.mark.parametrize("ending", [".pt", ".safetensors"])
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.9])
-def test_e08_a_truncated_file_is_named(tmp_path, share):
-    path = tmp_path / "model.pt"
-    save_checkpoint(path, build())
+def test_e08_a_truncated_file_is_named(tmp_path, share, ending):
+    path = tmp_path / f"model{ending}"
+    save_checkpoint(tmp_path / "model.pt", build())
     content = path.read_bytes()
     path.write_bytes(content[: int(share * len(content))])
-    with pytest.raises(ValueError, match=r"model\.pt is incomplete or damaged"):
-        load_checkpoint(path)
+    with pytest.raises(DamagedFile, match=rf"model\{ending} is incomplete or damaged"):
+        load_checkpoint(tmp_path / "model.pt")
+
+
+def test_e08_a_single_changed_bit_of_the_weights_is_noticed(tmp_path):
+    save_checkpoint(tmp_path / "model.pt", build())
+    path = tmp_path / "model.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(DamagedFile, match="sha256"):
+        load_checkpoint(tmp_path / "model.pt")
+    path.unlink()
+    with pytest.raises(DamagedFile, match=r"lost its weights.*model\.safetensors"):
+        load_checkpoint(tmp_path / "model.pt")
+
+
+@pytest.mark.parametrize("ending", [".pt", ".safetensors"])
+def test_e08_a_damaged_last_checkpoint_is_named_and_the_one_before_used(
+    tmp_path, ending
+):
+    train(build(), batches(), RECIPE, folder=tmp_path, until=15)
+    assert [path.stem for path in checkpoints(tmp_path)] == [
+        "step-000010",
+        "step-000015",
+    ]
+    damaged = last(tmp_path).with_suffix(ending)
+    damaged.write_bytes(damaged.read_bytes()[:300])
+    model, whole = build(seed=9), build()
+    with pytest.warns(UserWarning, match=rf"{damaged.name} is incomplete.*before it"):
+        rows = train(model, batches(), RECIPE, folder=tmp_path, resume=True)
+    assert rows[0]["step"] == 11
+    train(whole, batches(), RECIPE)
+    assert same(model.state_dict(), whole.state_dict())
+    for path in checkpoints(tmp_path):
+        path.write_bytes(b"nothing")
+    with (
+        pytest.raises(DamagedFile, match="no checkpoint in"),
+        pytest.warns(UserWarning),
+    ):
+        train(build(), batches(), RECIPE, folder=tmp_path, resume=True)
+
+
+def test_going_back_leaves_no_checkpoint_of_the_old_future(tmp_path):
+    train(build(), batches(), RECIPE, folder=tmp_path, until=15)
+    last(tmp_path).write_bytes(b"")
+    with pytest.warns(UserWarning, match="before it"):
+        train(build(), batches(), RECIPE, folder=tmp_path, resume=True, until=12)
+    assert [path.stem for path in checkpoints(tmp_path)] == [
+        "step-000010",
+        "step-000012",
+    ]
 
 
 def test_what_is_no_checkpoint_is_said(tmp_path):
-    torch.save({"weights": 1}, tmp_path / "other.pt")
+    torch.save({"numbers": 1}, tmp_path / "other.pt")
     with pytest.raises(ValueError, match=r"other\.pt is not a checkpoint"):
         load_checkpoint(tmp_path / "other.pt")
-    with pytest.raises(FileNotFoundError):
-        load_checkpoint(tmp_path / "missing.pt")
+    safetensors.torch.save_file({"a": torch.ones(2)}, tmp_path / "other.safetensors")
+    with pytest.raises(
+        ValueError, match=r"other\.safetensors is not a file of minigpt"
+    ):
+        load_checkpoint(tmp_path / "other.safetensors")
+    for name in ("missing.pt", "missing.safetensors"):
+        with pytest.raises(FileNotFoundError):
+            load_checkpoint(tmp_path / name)
 
 
 def test_e08_the_last_state_is_kept_beside_the_best(tmp_path, monkeypatch):
     losses = iter([1.0, 2.0, math.nan, 3.0])
     monkeypatch.setattr(module, "evaluate", lambda model, ids: next(losses))
     train(build(), batches(), RECIPE, val=VAL, folder=tmp_path)
-    best, last = (load_checkpoint(tmp_path / name) for name in ("best.pt", "last.pt"))
-    assert (best["step"], last["step"], last["best"]) == (5, 20, 1.0)
+    best = load_checkpoint(tmp_path / "best.safetensors")
+    state = load_checkpoint(last(tmp_path))
+    assert (best["step"], best["val_loss"]) == (5, 1.0)
+    assert (state["step"], state["best"]) == (20, 1.0)
 
 
 def test_d05_another_tokenizer_is_noticed(tmp_path):
     ours, other = CharTokenizer("abcdefghijk"), CharTokenizer("bcdefghijkl")
     train(build(), batches(), RECIPE, folder=tmp_path, until=2, tokenizer=ours)
-    assert load_checkpoint(tmp_path / "last.pt", tokenizer=ours)["step"] == 2
+    assert load_checkpoint(last(tmp_path), tokenizer=ours)["step"] == 2
     with pytest.raises(ValueError, match=r"another tokenizer.*abcdefghijk"):
-        load_checkpoint(tmp_path / "last.pt", tokenizer=other)
+        load_checkpoint(last(tmp_path), tokenizer=other)
     with pytest.raises(ValueError, match="another tokenizer"):
         train(build(), batches(), RECIPE, folder=tmp_path, resume=True, tokenizer=other)
 
@@ -776,9 +914,9 @@ def test_e11_a_bad_weight_stops_the_run_and_the_last_checkpoint_is_good(tmp_path
                 model.blocks[0].mlp.up.weight[0, 0] = bad
 
     recipe = replace(RECIPE, checkpoint_every=2, eval_every=20)
-    with pytest.raises(TrainingDiverged, match=r"step 6: .*last\.pt \(step 4\)"):
+    with pytest.raises(TrainingDiverged, match=r"step 6: .*step-000004\.pt \(step 4\)"):
         train(model, batches(), recipe, folder=tmp_path, val=VAL, on_record=break_it)
-    state = load_checkpoint(tmp_path / "last.pt")["model"]
+    state = load_checkpoint(last(tmp_path))["model"]
     assert all(value.isfinite().all() for value in state.values())
 
 
@@ -793,7 +931,7 @@ def test_e11_a_bad_weight_is_never_saved(tmp_path):
     recipe = replace(RECIPE, checkpoint_every=2, record_every=4)
     with pytest.raises(TrainingDiverged, match=r"weight.*\(step 2\)"):
         train(model, batches(), recipe, folder=tmp_path, on_record=break_it)
-    assert load_checkpoint(tmp_path / "last.pt")["step"] == 2
+    assert load_checkpoint(last(tmp_path))["step"] == 2
 
 
 def test_e11_a_huge_learning_rate_is_named(tmp_path):
