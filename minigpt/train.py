@@ -1136,6 +1136,7 @@ RECIPES: dict[str, tuple[str, dict, dict]] = {
         {"bias": False},
         {"lr": 1e-3, "min_lr": 1e-4, "decay": "cosine"},
     ),
+    "plain": ("mini", {}, {}),
     "adamw": ("modern", {}, {"lr": 2e-3}),
     "muon": ("modern", {}, _MUON),
     "best": ("modern-shift", {}, _MUON),

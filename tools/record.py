@@ -35,15 +35,15 @@ FIXED = {"device": "cpu", "dtype": "float32"}  # so that it is the same everywhe
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("recipes", nargs="*", default=list(records.RECORDED))
-    parser.add_argument("--seeds", nargs="*", type=int, default=list(records.SEEDS))
+    parser.add_argument("--seeds", nargs="*", type=int, default=None)
     parser.add_argument("--ablation", action="store_true")
     args = parser.parse_args(argv)
     torch.set_num_threads(1)
     if args.ablation:
-        ablation(args.seeds[0])
+        ablation(args.seeds[0] if args.seeds else records.SEEDS[0])
         return 0
-    for seed in args.seeds:
-        for name in args.recipes:
+    for name in args.recipes:
+        for seed in args.seeds or records.RECORDED[name]:
             lines = record(*configs(name, seed))
             write(FOLDER / f"{name}_{seed}.jsonl", lines)
             print(f"{name}, seed {seed}: {lines[-1]['val_loss']}", flush=True)
