@@ -128,7 +128,7 @@ class _QKNorm:
 
     Turning a vector does not change its length, so this may come after `rotate`.
 
-    Source: Henry et al. (2020), section 2. Chapter 11, "Three further choices".
+    Source: Henry et al. (2020). Chapter 11, "Three further choices".
     """
 
     def queries_keys_values(self, *args, **kwargs) -> tuple[Tensor, Tensor, Tensor]:
