@@ -21,14 +21,7 @@ import torch
 from torch import Tensor
 
 from minigpt.block import BLOCKS
-from minigpt.gpt import (
-    GPT,
-    MLPS,
-    NORMS,
-    POSITIONS,
-    GPTConfig,
-    eval_mode,
-)
+from minigpt.gpt import GPT, MLPS, NORMS, POSITIONS, GPTConfig, eval_mode
 from minigpt.text import Batches, CharTokenizer, split, tiny_shakespeare
 from minigpt.train import (
     DECAYS,

@@ -22,7 +22,6 @@ __all__ = [
     "Stack",
     "TokenEmbedding",
     "WindowEmbedding",
-    "PlainBlock",
     "INITS",
     "initialise",
     "loss_of",
@@ -30,6 +29,7 @@ __all__ = [
     "fit",
     "Record",
     "record",
+    "PlainBlock",
 ]
 
 
@@ -111,25 +111,6 @@ class WindowEmbedding(nn.Module):
         if length != context:
             raise ValueError(f"a window of {length} tokens, but context={context}")
         return self.join(self.tok_emb(tokens).flatten(1))  # (B, T, D) -> (B, T * D)
-
-
-class PlainBlock(nn.Module):
-    """A block without its quiet parts: each sublayer replaces what it was given.
-
-    Args:
-        attn: mixes tokens; (B, T, D) -> (B, T, D).
-        mlp: works within a token; (B, T, D) -> (B, T, D).
-    """
-
-    def __init__(self, attn: nn.Module, mlp: nn.Module):
-        super().__init__()
-        self.attn, self.mlp = attn, mlp
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return mlp(attn(x)), (B, T, D) as x."""
-        x = self.attn(x)
-        x = self.mlp(x)
-        return x
 
 
 def _matrices(model: nn.Module) -> list[Tensor]:
@@ -426,3 +407,22 @@ def _longest_list(model: nn.Module) -> list[str]:
     longest = max(lists, key=lambda name: len(lists[name]))
     children = lists[longest].named_children()
     return [f"{longest}.{key}".lstrip(".") for key, _ in children]
+
+
+class PlainBlock(nn.Module):
+    """A block without its quiet parts: each sublayer replaces what it was given.
+
+    Args:
+        attn: mixes tokens; (B, T, D) -> (B, T, D).
+        mlp: works within a token; (B, T, D) -> (B, T, D).
+    """
+
+    def __init__(self, attn: nn.Module, mlp: nn.Module):
+        super().__init__()
+        self.attn, self.mlp = attn, mlp
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return mlp(attn(x)), (B, T, D) as x."""
+        x = self.attn(x)
+        x = self.mlp(x)
+        return x

@@ -87,9 +87,10 @@ def writes(model: nn.Module) -> list[nn.Linear]:
         if isinstance(module, Residual):
             linear = [m for m in module.branch.modules() if isinstance(m, nn.Linear)]
             found += linear[-1:]
+        elif isinstance(module, PlainBlock):
+            continue
         elif hasattr(module, "attn") and hasattr(module, "mlp"):
-            if not isinstance(module, PlainBlock):
-                found += [module.attn.out, module.mlp.down]
+            found += [module.attn.out, module.mlp.down]
     if not found:
         raise ValueError(
             "the model has no residual addition: build it of Residual, ResidualBlock "

@@ -17,25 +17,24 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float = 1e-6) -> Tensor:
     """Root mean square normalisation by hand: the formula, one line for each step.
 
     The gain is multiplied in before the result goes back to the dtype of x, as torch
-    does. LLaMA's code goes back first; in half precision the two can differ by one
-    rounding.
+    does. LLaMA's code goes back first; in half precision the two differ in the last
+    bits.
 
     Args:
         x: (..., D), floating point. It is not changed.
         weight: (D,), the gain.
-        eps: added to the mean square, in the squared unit of x. The default is
-            LLaMA's; that of `torch.nn.RMSNorm` is the machine epsilon of the dtype.
+        eps: added to the mean square, in the squared unit of x. The default is that of
+            LLaMA's code; `torch.nn.RMSNorm` has another, see `RMSNorm`.
 
     Returns:
         (..., D) in the dtype of x. The arithmetic is at least float32.
 
-    Source: Zhang and Sennrich (2019), equation 4, which has no eps. Chapter 7, "The
+    Source: Zhang and Sennrich (2019), section 3; eps as in LLaMA. Chapter 7, "The
     formula".
     """
     wide = x.to(torch.promote_types(x.dtype, torch.float32))
-    mean_square = wide.square().mean(-1, keepdim=True)  # not the variance: no mean left
-    normed = wide * torch.rsqrt(mean_square + eps) * weight
-    return normed.to(x.dtype)
+    mean_square = wide.square().mean(-1, keepdim=True)  # no mean was subtracted
+    return (wide * torch.rsqrt(mean_square + eps) * weight).to(x.dtype)
 
 
 class _RMSNorm(torch.autograd.Function):
@@ -77,8 +76,10 @@ class RMSNorm(nn.Module):
 
     Args:
         size: D, the width of the last dimension.
-        eps: added to the mean square, in the squared unit of the input. Give the one
-            of the checkpoint when you load one: LLaMA's files say 1e-6 or 1e-5.
+        eps: added to the mean square, in the squared unit of the input. Loading a
+            checkpoint, give the one of its configuration: 1e-6 and 1e-5 are common.
+            `torch.nn.RMSNorm` without eps takes the machine epsilon of the type it
+            computes in, 1.2e-7 for float32. Keyword only.
 
     Raises:
         ValueError: if `size` or `eps` is not positive.

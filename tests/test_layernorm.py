@@ -7,9 +7,12 @@ import math
 import os
 import subprocess
 import sys
+from fractions import Fraction
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
@@ -17,6 +20,7 @@ import minigpt.layernorm
 from minigpt.layernorm import LayerNorm, layer_norm
 
 HALVES = [torch.float16, torch.bfloat16]
+quickly = settings(deadline=None, max_examples=25, derandomize=True)
 
 
 def formula(x, weight, bias, eps):
@@ -81,6 +85,7 @@ def test_a01_permuted_tokens_give_permuted_outputs(make):
 @pytest.mark.parametrize("eps", [1e-12, 1e-5, 0.5, 10.0])
 @pytest.mark.parametrize("size", [1, 2, 7, 64])
 def test_equals_the_formula_in_float64(make, size, eps):
+    """Mean, variance over D, eps below the root, gain, shift. formula: formula"""
     norm = trained(size, eps).double()
     x = 3 * random(4, size, dtype=torch.float64) + 2
     expected = formula(x, norm.weight.tolist(), norm.bias.tolist(), eps)
@@ -117,14 +122,126 @@ def test_gradient_of_the_module_is_right_by_differences():
     )
 
 
-def test_the_jacobian_in_the_chapter():
-    x = random(16, dtype=torch.float64)
-    ones = torch.ones(16, dtype=torch.float64)
-    jacobian = torch.autograd.functional.jacobian(lambda x: layer_norm(x, ones), x)
-    x_hat, s = layer_norm(x, ones), (x.var(correction=0) + 1e-5).sqrt()
-    centre = torch.eye(16) - torch.ones(16, 16) / 16
-    expected = (centre - torch.outer(x_hat, x_hat) / 16) / s
-    torch.testing.assert_close(jacobian, expected, rtol=0, atol=1e-12)
+@pytest.mark.parametrize("eps", [1e-5, 0.3])
+def test_the_jacobian_equals_its_formula_number_by_number(eps):
+    """(1/s) (I - 1 1'/D - x_hat x_hat'/D), with eps not small. formula: backward"""
+    D = 9
+    x = 2 * random(D, dtype=torch.float64) + 1
+    numbers = x.tolist()
+    mean = math.fsum(numbers) / D
+    s = math.sqrt(math.fsum((v - mean) ** 2 for v in numbers) / D + eps)
+    hat = [(v - mean) / s for v in numbers]
+    expected = [
+        [((i == j) - 1 / D - hat[i] * hat[j] / D) / s for j in range(D)]
+        for i in range(D)
+    ]
+    ones = torch.ones(D, dtype=torch.float64)
+    found = torch.autograd.functional.jacobian(
+        lambda x: layer_norm(x, ones, eps=eps), x
+    )
+    expected = torch.tensor(expected, dtype=torch.float64)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_jacobian_loses_two_directions_and_divides_the_rest(make, seed):
+    """Rank D - 2, every other singular value 1/s, no gradient along 1 or x."""
+    norm = make(LayerNorm(16, eps=1e-12).double())
+    x = 5 * random(16, seed=seed, dtype=torch.float64) + 2
+    s = (x - x.mean()).square().mean().sqrt()
+    J = torch.autograd.functional.jacobian(norm, x)
+    sizes = torch.linalg.svdvals(J) * s
+    torch.testing.assert_close(sizes[:14], torch.ones(14).double())
+    assert sizes[14:].max() < 1e-9
+    gradient = J.T @ random(16, seed=seed + 9, dtype=torch.float64)
+    assert abs(gradient.sum()) < 1e-12 and abs(gradient @ x) < 1e-9
+
+
+@pytest.mark.parametrize("scale", [0.5, 10.0, 1000.0])
+def test_gradient_shrinks_as_the_token_grows(make, scale):
+    norm = make(trained(16, eps=1e-12).double())
+
+    def gradient(x):
+        x = x.clone().requires_grad_()
+        norm(x)[..., :3].sum().backward()
+        return x.grad
+
+    x = random(4, 16, dtype=torch.float64)
+    expected = gradient(x) / scale
+    torch.testing.assert_close(gradient(scale * x), expected, rtol=1e-8, atol=1e-12)
+
+
+# Properties, for weights other than one
+
+
+@quickly
+@given(
+    shape=st.lists(st.integers(1, 4), max_size=3),
+    size=st.integers(1, 40),
+    eps=st.sampled_from([1e-12, 1e-5, 0.1, 3.0]),
+    bias=st.booleans(),
+    loud=st.sampled_from([1e-3, 1.0, 1e3]),
+    seed=st.integers(0, 999),
+)
+def test_any_shape_equals_formula_and_torch(shape, size, eps, bias, loud, seed):
+    norm = trained(size, eps, bias, seed).double()
+    x = loud * random(*shape, size, seed=seed, dtype=torch.float64)
+    shift = norm.bias.tolist() if bias else [0.0] * size
+    expected = formula(x, norm.weight.tolist(), shift, eps)
+    fused = F.layer_norm(x, (size,), norm.weight, norm.bias, eps)
+    for y in (norm(x), by_hand(norm)(x), fused):
+        assert y.shape == x.shape and y.dtype == x.dtype
+        torch.testing.assert_close(y, expected, rtol=1e-8, atol=1e-9)
+
+
+@quickly
+@given(
+    scale=st.floats(0.01, 100),
+    shift=st.floats(-100, 100),
+    size=st.integers(2, 40),
+    seed=st.integers(0, 999),
+)
+def test_any_positive_scale_and_shift_disappear(scale, shift, size, seed):
+    norm = trained(size, eps=1e-15, seed=seed).double()
+    x = random(3, size, seed=seed, dtype=torch.float64)
+    x = x + torch.linspace(0, 1, size)  # two equal numbers have no variance
+    for f in (norm, by_hand(norm)):
+        torch.testing.assert_close(f(scale * x + shift), f(x), rtol=1e-6, atol=1e-6)
+
+
+@quickly
+@given(batch=st.integers(1, 9), size=st.integers(1, 40), seed=st.integers(0, 999))
+def test_any_token_alone_is_the_token_in_its_batch(batch, size, seed):
+    norm, x = trained(size, seed=seed), random(batch, 5, size, seed=seed)
+    place = seed % batch
+    assert torch.equal(norm(x)[place, 2], norm(x[place, 2]))
+    assert torch.equal(by_hand(norm)(x)[place, 2], by_hand(norm)(x[place, 2]))
+
+
+@quickly
+@given(size=st.integers(1, 40), seed=st.integers(0, 999), bias=st.booleans())
+def test_gain_and_shift_fold_into_the_next_linear(size, seed, bias):
+    """A14: W (g * x_hat + b) + c = (W diag g) x_hat + (W b + c), number by number.
+
+    formula: folding-formula
+    """
+    norm = trained(size, seed=seed, bias=bias).double()
+    W, c = random(3, size, seed=seed).double(), random(3, seed=seed + 1).double()
+    x = random(2, size, seed=seed + 2, dtype=torch.float64)
+    hat = formula(x, [1.0] * size, [0.0] * size, norm.eps).tolist()
+    gain = norm.weight.tolist()
+    shift = norm.bias.tolist() if bias else [0.0] * size
+    expected = [
+        [
+            math.fsum(row[i] * gain[i] * token[i] for i in range(size))
+            + math.fsum(row[i] * shift[i] for i in range(size))
+            + constant
+            for row, constant in zip(W.tolist(), c.tolist())
+        ]
+        for token in hat
+    ]
+    expected = torch.tensor(expected, dtype=torch.float64)
+    torch.testing.assert_close(F.linear(norm(x), W, c), expected, rtol=1e-9, atol=1e-9)
 
 
 # A03: few bits
@@ -185,11 +302,37 @@ def test_under_autocast_it_still_computes_in_float32(dtype):
 
 
 def test_large_mean_does_not_ruin_the_variance(make):
-    """One-pass variance gives 0, 16 or -8 here, and NaN after the root."""
+    """One-pass variance gives 0, 16 or -8 here, and NaN after the root. (A03)"""
     x = (random(200, 64, dtype=torch.float64) + 1e4).float()
     expected = F.layer_norm(x.double(), (64,))
     y = make(LayerNorm(64))(x)
     torch.testing.assert_close(y.double(), expected, rtol=0, atol=5e-3)
+
+
+def test_one_pass_and_two_passes_are_the_same_number_on_paper():
+    """Mean of squares less squared mean, in exact fractions. formula: one-pass"""
+    x = 10_000 + random(64, dtype=torch.float64)
+    numbers = [Fraction(v) for v in x.tolist()]
+    mean = sum(numbers) / 64
+    once = sum(v * v for v in numbers) / 64 - mean**2
+    assert once == sum((v - mean) ** 2 for v in numbers) / 64
+    # the module's own variance, read from what it divided by
+    y = LayerNorm(64, eps=1e-12).double()(x)
+    s = (x - x.mean()).norm() / y.norm()
+    assert s.item() ** 2 == pytest.approx(float(once), rel=1e-9)
+
+
+@pytest.mark.parametrize("s", [100.0, 1.0, 0.1, 0.02, 1e-3, 1e-4])
+@pytest.mark.parametrize("eps", [1e-5, 0.5])
+def test_size_of_the_output_of_a_quiet_token(make, s, eps):
+    """rms(y) = s / sqrt(s^2 + eps), for a token of standard deviation s.
+
+    formula: not-seen
+    """
+    x = torch.tensor([[s, -s, -s, s, s, -s]], dtype=torch.float64) + 3
+    y = make(LayerNorm(6, eps=eps).double())(x)
+    rms = math.sqrt(sum(v * v for v in y[0].tolist()) / 6)
+    assert rms == pytest.approx(s / math.sqrt(s * s + eps), rel=1e-6)
 
 
 # A04: eps is what was given
@@ -255,6 +398,108 @@ def test_a_fresh_norm_puts_tokens_on_the_sphere(make):
     y = make(LayerNorm(64, eps=1e-12))(random(5, 64, dtype=torch.float64))
     torch.testing.assert_close(y.norm(dim=-1), torch.full_like(y[:, 0], 8.0))
     torch.testing.assert_close(y.mean(-1), torch.zeros_like(y[:, 0]))
+
+
+# C08: padding
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, *HALVES])
+def test_c08_padded_tokens_become_the_shift_and_gradients_stay_finite(make, dtype):
+    norm, x = trained(16), random(2, 6, 16).to(dtype)
+    x[:, 4:] = 0.0
+    x.requires_grad_()
+    y = make(norm)(x)
+    expected = norm.bias.detach().to(dtype).expand(2, 2, 16)
+    assert torch.equal(y[:, 4:], expected)
+    gradients = torch.autograd.grad(y.float().square().sum(), [x, *norm.parameters()])
+    assert all(g.isfinite().all() for g in gradients)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e10])
+def test_c08_what_a_padded_token_holds_does_not_leak(make, value):
+    norm, x = make(trained(16)), random(2, 6, 16)
+    broken = x.clone()
+    broken[:, 4:] = value
+    assert torch.equal(norm(broken)[:, :4], norm(x)[:, :4])
+
+
+# BatchNorm, as the chapter compares it
+
+
+def batch_norm_by_the_book(x, weight, bias, eps):
+    """One mean for each place, over sentences and tokens, in Python's numbers."""
+    B, T, D = x.shape
+    y = torch.empty_like(x)
+    for i in range(D):
+        values = [x[b, t, i].item() for b in range(B) for t in range(T)]
+        mean = math.fsum(values) / (B * T)
+        s = math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (B * T) + eps)
+        for b in range(B):
+            for t in range(T):
+                y[b, t, i] = weight[i] * (x[b, t, i].item() - mean) / s + bias[i]
+    return y
+
+
+def torch_batch_norm(bn, x):
+    return bn(x.transpose(1, 2)).transpose(1, 2)
+
+
+@pytest.mark.parametrize("eps", [1e-5, 0.5])
+def test_batchnorm_pools_sentences_and_tokens(eps):
+    """B13: one mean for each place, over B and T. formula: batchnorm-formula"""
+    bn = nn.BatchNorm1d(5, eps=eps).double()
+    nn.init.normal_(bn.weight, generator=torch.Generator().manual_seed(0))
+    nn.init.normal_(bn.bias, generator=torch.Generator().manual_seed(1))
+    x = 2 * random(3, 4, 5, dtype=torch.float64) + 1
+    expected = batch_norm_by_the_book(x, bn.weight.tolist(), bn.bias.tolist(), eps)
+    torch.testing.assert_close(torch_batch_norm(bn, x), expected, rtol=0, atol=1e-12)
+
+
+def test_batchnorm_in_eval_does_not_depend_on_the_batch_size():
+    """B15: at batch one it uses the running statistics, and gives the same bits."""
+    bn = nn.BatchNorm1d(16)
+    for seed in range(20):
+        torch_batch_norm(bn, random(8, 6, 16, seed=seed))
+    bn.eval()
+    x = random(8, 6, 16, seed=99)
+    assert torch.equal(torch_batch_norm(bn, x[:1]), torch_batch_norm(bn, x)[:1])
+    with pytest.raises(ValueError, match="more than 1 value"):
+        bn.train()(random(1, 16))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_batchnorm_in_training_sees_padding_and_the_future(seed):
+    bn, x = nn.BatchNorm1d(32), random(8, 16, 32, seed=seed)
+    y = torch_batch_norm(bn, x)
+    padded, future = x.clone(), x.clone()
+    padded[:, 10:] = 0.0
+    future[:, 12:] = 5 * random(8, 4, 32, seed=seed + 9)
+    for other, kept in ((padded, 10), (future, 1)):
+        moved = (torch_batch_norm(bn, other) - y)[:, :kept].abs().max()
+        norm = LayerNorm(32)
+        assert moved > 0.5
+        assert torch.equal(norm(other)[:, :kept], norm(x)[:, :kept])
+
+
+# Depth: the norm makes the stream add where it multiplied
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_stream_adds_with_the_norm_and_multiplies_without(seed):
+    torch.manual_seed(seed)
+
+    def stream(with_norm):
+        x, sizes = random(64, 48, seed=seed), []
+        for _ in range(64):
+            branch = nn.Sequential(nn.Linear(48, 48), nn.ReLU())
+            x = x + branch(LayerNorm(48)(x) if with_norm else x)
+            sizes.append(x.square().mean().sqrt().item())
+        return sizes
+
+    with torch.no_grad():
+        with_norm, without = stream(True), stream(False)
+    assert with_norm[63] / with_norm[31] < 2.5  # twice the layers, about twice as long
+    assert without[63] / without[31] > 100
 
 
 # Use

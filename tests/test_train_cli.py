@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import minigpt._train_cli as cli
+from minigpt.block import BLOCKS
 from minigpt.gpt import GPT, GPTConfig
 from minigpt.train import TrainConfig, checkpoints, last_readable, recipe
 
@@ -143,7 +144,7 @@ def test_help_tells_every_field_with_its_default(capsys):
     assert "(default: 1000)" in told and "(default: 0.9 0.99)" in told
     assert "nanogpt" in told and "(default: best" in told
     assert "runs/shakespeare" in told
-    assert "one of pre, post (default: pre)" in told
+    assert f"one of {', '.join(BLOCKS)} (default: pre)" in told
 
 
 def test_the_best_recipe_is_the_default_and_others_go_by_name(tmp_path):

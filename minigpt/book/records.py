@@ -1,4 +1,8 @@
-"""The recorded training runs that chapter 12 shows; `tools/record.py` remakes them."""
+"""Recorded results that chapters show, each with the command that remakes it.
+
+The training runs of chapter 12 come from `tools/record.py`, the times of chapter 7 from
+`benchmarks/norms.py`.
+"""
 
 import json
 from dataclasses import dataclass
@@ -15,7 +19,9 @@ __all__ = [
     "Record",
     "ablation",
     "nanogpt",
+    "norm_speed",
     "read",
+    "stability",
 ]
 
 SEEDS = (11, 12, 13)  # none of them was used while the recipes were looked for
@@ -71,6 +77,32 @@ def nanogpt() -> dict[int, float]:
     path = files("minigpt.book") / "records" / "nanogpt.json"
     losses = json.loads(path.read_text("utf-8"))["val_loss"]
     return {int(seed): loss for seed, loss in losses.items()}
+
+
+def norm_speed(device: str) -> dict | None:
+    """What `benchmarks/norms.py --write` kept for a kind of device, None if nothing.
+
+    Args:
+        device: "cpu" or "cuda".
+    """
+    path = files("minigpt.book") / "records" / f"norm_speed_{device}.json"
+    return json.loads(path.read_text("utf-8")) if path.is_file() else None
+
+
+def stability(device: str = "cpu") -> dict | None:
+    """The map of chapter 8, from `tools/record_stability.py`; None if there is none.
+
+    Args:
+        device: "cpu" or "cuda".
+
+    Returns:
+        A dict with "setting", the sizes and the device's name, and "runs": each has its
+        order, depth, lr, warmup and seed, its "val_loss", and "losses", the means of
+        ten steps each, in nats per character. A loss that is no number is None.
+    """
+    name = "stability.json" if device == "cpu" else f"stability_{device}.json"
+    path = files("minigpt.book") / "records" / name
+    return json.loads(path.read_text("utf-8")) if path.is_file() else None
 
 
 def read(recipe: str, seed: int) -> Record:
