@@ -43,7 +43,7 @@ def main(argv: list[str] | None = None) -> int:
         ablation(args.seeds[0] if args.seeds else records.SEEDS[0])
         return 0
     for name in args.recipes:
-        for seed in args.seeds or records.RECORDED[name]:
+        for seed in args.seeds or records.RECORDED.get(name, records.SEEDS):
             lines = record(*configs(name, seed))
             write(FOLDER / f"{name}_{seed}.jsonl", lines)
             print(f"{name}, seed {seed}: {lines[-1]['val_loss']}", flush=True)
