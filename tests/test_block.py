@@ -97,7 +97,7 @@ def test_the_dictionary():
 
 @pytest.mark.parametrize(
     ("order", "norms"),
-    zip(ORDERS, (0, 0, 2, 2, 4, 2)),
+    list(zip(ORDERS, (0, 0, 2, 2, 4, 2))),
 )
 def test_no_norm_is_registered_that_does_nothing(order, norms):
     block = build(order)

@@ -315,6 +315,7 @@ def test_a_changed_neighbour_changes_nothing_at_all():
         (16384, 4096, 1.2, 53248),  # Llama-3.1-405B
         (64, 1, 1.0, 170),  # int((8 / 3) * D) rounds down
         (768, 1, 1.0, 2048),
+        (10, 1, 1.5, 39),  # 26.67 is cut to 26 before it is multiplied
         (128, 256, 1.0, 512),
         (1, 1, 1.0, 2),
     ],
