@@ -1139,7 +1139,11 @@ RECIPES: dict[str, tuple[str, dict, dict]] = {
     "plain": ("mini", {}, {}),
     "adamw": ("modern", {}, {"lr": 2e-3}),
     "muon": ("modern", {}, _MUON),
-    "best": ("modern-shift", {}, _MUON),
+    "best": (
+        "modern-shift",
+        {},
+        _MUON | {"steps": 2000, "batch_size": 12, "eval_every": 500},
+    ),
     "cpu-long": (
         "modern-shift",
         {"context": 256, "n_heads": 6, "d_model": 192, "d_ff": 512, "dropout": 0.1},

@@ -141,7 +141,7 @@ def test_help_tells_every_field_with_its_default(capsys):
         for field in dataclasses.fields(config):
             if field.name != "vocab_size":
                 assert f"--{field.name.replace('_', '-')}" in told
-    assert "(default: 1000)" in told and "(default: 0.9 0.99)" in told
+    assert "(default: 2000)" in told and "(default: 0.9 0.99)" in told
     assert "nanogpt" in told and "(default: best" in told
     assert "runs/shakespeare" in told
     assert f"one of {', '.join(BLOCKS)} (default: pre)" in told
