@@ -196,10 +196,12 @@ def held_out_loss(model: nn.Module, batches: Iterable[tuple[Tensor, Tensor]]) ->
     training = model.training
     model.eval()
     total, count = 0.0, 0
-    for batch in batches:
-        total += loss_of(model, batch).item() * batch[1].numel()
-        count += batch[1].numel()
-    model.train(training)
+    try:
+        for batch in batches:
+            total += loss_of(model, batch).item() * batch[1].numel()
+            count += batch[1].numel()
+    finally:
+        model.train(training)
     return total / count
 
 

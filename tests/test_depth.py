@@ -325,6 +325,14 @@ def test_held_out_loss_weighs_targets_and_restores_the_mode():
     assert not model.training
 
 
+def test_c13_held_out_loss_restores_the_mode_after_an_error():
+    model = gpt(dropout=0.5).train()
+    tokens, targets = tokens_batch()
+    with pytest.raises(ValueError):
+        held_out_loss(model, [(tokens + V, targets)])
+    assert model.training
+
+
 @pytest.mark.parametrize("warmup, clip", [(0, None), (3, None), (0, 0.1), (3, 0.1)])
 def test_fit_is_adam_step_for_step(warmup, clip):
     batches = [windows_batch(seed=s) for s in range(6)]
