@@ -222,7 +222,8 @@ def losses() -> list[dict]:
     for name, seeds in records.RECORDED.items():
         mean = statistics.mean(records.read(name, seed).final for seed in seeds)
         bar = BARS.get(name)
-        rows.append(row(f"loss, recipe {name}, recorded", mean, bar, at_most=True))
+        what = f"loss, recipe {name}, recorded seeds: {len(seeds)}"
+        rows.append(row(what, mean, bar, at_most=True))
     return rows
 
 
@@ -324,10 +325,15 @@ def peak_memory() -> float | None:
     """MiB of a process that trains and evaluates `best`; None where it is not told."""
     code = """
 import resource, sys, torch
-from benchmarks.gpt import *
-ids, val = text()
-config, training = recipe("best", V, steps=4, warmup=1, eval_every=2, device="cpu")
-train(GPT(config), Batches(ids, 24, 64), training, val=val[:9000])
+from minigpt.gpt import GPT
+from minigpt.text import Batches, CharTokenizer, split, tiny_shakespeare
+from minigpt.train import recipe, train
+torch.set_num_threads(1)
+text = tiny_shakespeare()
+ids, val = split(torch.tensor(CharTokenizer(text).encode(text)))
+config, training = recipe("best", 65, steps=4, warmup=1, eval_every=2, device="cpu")
+batches = Batches(ids, training.batch_size, config.context)
+train(GPT(config), batches, training, val=val[:9000])
 used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 print(used / (2**20 if sys.platform == "darwin" else 2**10))
 """

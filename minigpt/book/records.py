@@ -24,9 +24,11 @@ __all__ = [
     "stability",
 ]
 
-SEEDS = (11, 12, 13)  # none of them was used while the recipes were looked for
+# None of them was used while the recipes were looked for, but for one choice: `best`
+# got batches of 12 after its seed 11 had ended at 1.5524 with batches of 24.
+SEEDS = (11, 12, 13)
 # recipe -> the seeds it was recorded with, from the plainest to the best
-RECORDED = {"plain": (1337, 1, 2), "muon": (11,)}
+RECORDED = {"plain": (1337, 1, 2), "muon": (11,), "best": (11, 12)}
 # The ablation: a shorter run of the recipe "muon", and one change at a time.
 ABLATED = {"steps": 400, "warmup": 50, "eval_every": 400}
 CHANGES = {
