@@ -5,6 +5,7 @@ import itertools
 import json
 import math
 import sys
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -415,7 +416,7 @@ def test_f06_compiled_dropout_keeps_the_law(backend):
 
 @pytest.fixture(scope="module")
 def record():
-    path = ROOT / "minigpt" / "book" / "records" / "dropout.json"
+    path = files("minigpt.book") / "records" / "dropout.json"
     return json.loads(path.read_text("utf-8"))
 
 

@@ -459,7 +459,8 @@ def test_the_record_is_complete_and_compares_equals():
     runs = json.loads(path.read_text("utf-8"))["runs"]
     settings_done = [{k: run[k] for k in run if k not in FOUND} for run in runs]
     assert all(setting in settings_done for setting in plan())
-    assert len({run["n_parameters"] for run in runs}) == 1
+    sizes = {(run.get("d_model"), run["n_parameters"]) for run in runs}
+    assert len(sizes) == 2  # one of each of the two models: equal for all kinds
     assert {run["kind"] for run in runs} == set(KINDS)
     losses = {
         (run["kind"], run["seed"]): run["val_loss"]

@@ -135,6 +135,11 @@ def test_the_matrix_covers_systems_and_bounds():
     (bound,) = (d for d in PROJECT["dependencies"] if re.match(r"torch\b", d))
     assert torch[supported[0]] == bound.replace(">=", "==") + ".*"
     assert torch[supported[-1]] == "torch", "the newest there is"
+    peers = {version(row["python"]): row["transformers"] for row in matrix["include"]}
+    book = PROJECT["optional-dependencies"]["book"]
+    (bound,) = (d for d in book if d.startswith("transformers"))
+    assert peers[supported[0]] == bound.replace(">=", "==") + ".*"
+    assert peers[supported[-1]] == "transformers"
 
 
 def test_every_job_runs_a_supported_python():

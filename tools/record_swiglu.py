@@ -4,8 +4,9 @@
 
 The same small GPT with eight kinds of MLP at an equal number of parameters, five seeds
 each, on one thread; then GELU and SwiGLU for fewer steps and at other learning rates,
-three seeds each. Each run is added to `minigpt/book/records/swiglu.json` as soon as it
-ends, so the command can be stopped and started again. Delete the file to begin anew.
+three seeds each; then both in a GPT of half the width and depth. Each run is added to
+`minigpt/book/records/swiglu.json` as soon as it ends, so the command can be stopped and
+started again. Delete the file to begin anew.
 """
 
 import argparse
@@ -43,6 +44,7 @@ from minigpt.text import (  # noqa: E402
 
 PATH = ROOT / "minigpt" / "book" / "records" / "swiglu.json"
 SIZE = {"d_model": 96, "n_layers": 4, "n_heads": 4, "context": 32, "batch_size": 16}
+HALF = {"lr": 3e-3, "steps": 250, "d_model": 48, "n_layers": 2}  # the smaller GPT
 SEEDS = (0, 1, 2, 3, 4)
 PLAIN = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu}
 KINDS = [*PLAIN, *GATES]
@@ -63,19 +65,21 @@ class Plain(nn.Module):
 
 
 def plan() -> list[dict]:
-    """Every run of the record: kind, learning rate, steps, seed."""
+    """Every run of the record: kind, learning rate, steps, seed, and another size."""
     usual = {"lr": 3e-3, "steps": 400}
     settings = [{"kind": kind} | usual for kind in KINDS]
     runs = [setting | {"seed": seed} for setting in settings for seed in SEEDS]
     for change in ({"steps": 100}, {"lr": 6e-3}, {"lr": 1e-3}):
         for kind in ("gelu", "swiglu"):
             runs += [{"kind": kind} | usual | change | {"seed": s} for s in SEEDS[:3]]
+    for kind in ("gelu", "swiglu"):
+        runs += [{"kind": kind} | HALF | {"seed": s} for s in SEEDS]
     return runs
 
 
-def build(kind: str, vocab_size: int) -> nn.Module:
+def build(kind: str, vocab_size: int, d: int, n_layers: int) -> nn.Module:
     """A small Pre-LN GPT with RMSNorm and Xavier's initialisation."""
-    d, heads = SIZE["d_model"], SIZE["n_heads"]
+    heads = SIZE["n_heads"]
 
     def block() -> Block:
         gated = kind in GATES
@@ -83,17 +87,25 @@ def build(kind: str, vocab_size: int) -> nn.Module:
         attn = CausalSelfAttention(d, heads, bias=False)
         return Block(attn, mlp, RMSNorm(d), RMSNorm(d))
 
-    blocks = [block() for _ in range(SIZE["n_layers"])]
+    blocks = [block() for _ in range(n_layers)]
     embed = TokenEmbedding(vocab_size, SIZE["context"], d)
     head = nn.Linear(d, vocab_size, bias=False)
     return initialise(Stack(embed, blocks, head, RMSNorm(d)), "xavier")
 
 
-def run(kind: str, lr: float, steps: int, seed: int, text: tuple) -> dict:
+def run(
+    kind: str,
+    lr: float,
+    steps: int,
+    seed: int,
+    text: tuple,
+    d_model: int = SIZE["d_model"],
+    n_layers: int = SIZE["n_layers"],
+) -> dict:
     """Train once; the loss is over every fourth window of the validation text."""
     train, val, vocab_size = text
     torch.manual_seed(seed)
-    model = build(kind, vocab_size)
+    model = build(kind, vocab_size, d_model, n_layers)
     batches = Batches(train, SIZE["batch_size"], SIZE["context"], seed=seed)
     fit(model, batches, steps=steps, lr=lr, warmup=40, clip=1.0)
     return {
