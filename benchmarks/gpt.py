@@ -221,7 +221,7 @@ def losses() -> list[dict]:
     rows = []
     for name, seeds in records.RECORDED.items():
         mean = statistics.mean(records.read(name, seed).final for seed in seeds)
-        bar = BARS.get(name)
+        bar = BARS.get(name) if len(seeds) >= 3 else None  # it is one for the mean of 3
         what = f"loss, recipe {name}, recorded seeds: {len(seeds)}"
         rows.append(row(what, mean, bar, at_most=True))
     return rows
@@ -324,7 +324,8 @@ def fetch(ids: Tensor) -> float:
 def peak_memory() -> float | None:
     """MiB of a process that trains and evaluates `best`; None where it is not told."""
     code = """
-import resource, sys, torch
+import resource, torch
+from pathlib import Path
 from minigpt.gpt import GPT
 from minigpt.text import Batches, CharTokenizer, split, tiny_shakespeare
 from minigpt.train import recipe, train
@@ -334,8 +335,12 @@ ids, val = split(torch.tensor(CharTokenizer(text).encode(text)))
 config, training = recipe("best", 65, steps=4, warmup=1, eval_every=2, device="cpu")
 batches = Batches(ids, training.batch_size, config.context)
 train(GPT(config), batches, training, val=val[:9000])
-used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-print(used / (2**20 if sys.platform == "darwin" else 2**10))
+status = Path("/proc/self/status")
+if status.exists():  # Linux, where ru_maxrss is inherited from the process that starts us
+    line = next(x for x in status.read_text().splitlines() if x.startswith("VmHWM"))
+    print(int(line.split()[1]) / 2**10)
+else:
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)  # bytes on macOS
 """
     if sys.platform == "win32":
         return None

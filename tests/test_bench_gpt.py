@@ -55,7 +55,7 @@ def test_speed_is_the_median_of_ratios_for_equal_tokens(monkeypatch):
 
 def test_training_in_the_yardsticks_time_runs_small():
     seconds = {"nanogpt": 1e-4, "best": 2e-4}
-    line = bench.same_time(IDS, IDS[:200], seconds, budget=2 * 3 * 24 * 64)
+    line = bench.same_time(IDS, IDS[:200], seconds, budget=2 * 3 * 12 * 64)
     assert "3 steps" in line["what"] and 0 < line["value"] < 4.3
 
 
