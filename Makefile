@@ -3,7 +3,7 @@ PYTHON ?= python3
 PY := .venv/bin/python
 PORT ?= 8000
 
-.PHONY: help book test train export execute serve stamp clean env
+.PHONY: help book test train bench export execute serve stamp clean env
 
 help:     ## list the targets
 	@grep -E '^[a-z]+: .*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -16,6 +16,9 @@ test: env ## everything CI runs
 
 train: env ## train the current GPT on Tiny Shakespeare (ARGS="--help" lists options)
 	$(PY) -m minigpt.train $(ARGS)
+
+bench: env ## speed, memory and losses of the recipes as one table (ARGS="--train" trains, too)
+	$(PY) benchmarks/gpt.py $(ARGS)
 
 export: env ## write minigpt/*.py from the chapters
 	$(PY) tools/export.py

@@ -13,6 +13,7 @@ import re
 import shutil
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,12 +26,16 @@ from minigpt.text import Batches, CharTokenizer, split, tiny_shakespeare
 from minigpt.train import (
     DECAYS,
     DTYPES,
+    OPTIMIZERS,
+    RECIPES,
     TrainConfig,
     TrainingDiverged,
+    checkpoints,
     choose_device,
     choose_dtype,
-    load_checkpoint,
+    last_readable,
     load_model,
+    recipe,
     train,
 )
 
@@ -41,10 +46,11 @@ CHOICES = {
     "mlp": MLPS,
     "order": BLOCKS,
     "positions": POSITIONS,
+    "optimizer": OPTIMIZERS,
     "decay": DECAYS,
     "dtype": DTYPES,
 }
-OWN_FILES = ("last.pt", "best.pt", "records.jsonl", "loss.svg")
+OWN_FILES = ("best.safetensors", "records.jsonl", "loss.svg")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -94,6 +100,12 @@ def make_parser() -> argparse.ArgumentParser:
         default=Path("runs/shakespeare"),
         help="where checkpoints, records and plot go (default: runs/shakespeare)",
     )
+    run.add_argument(
+        "--recipe",
+        choices=list(RECIPES),
+        default="best",
+        help="where all other options start (default: best, whose values are below)",
+    )
     run.add_argument("--resume", action="store_true", help="go on with its run")
     run.add_argument(
         "--overwrite",
@@ -116,13 +128,15 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def add_fields(group, config: type, skip: tuple[str, ...] = ()) -> None:
-    """One option for each field of a config class."""
+    """One option for each field of a config class; defaults are the best recipe's."""
+    model, training = recipe("best", vocab_size=1)
+    defaults = model.to_dict() | training.to_dict()
     told = dict(re.findall(r"^        (\w+): (.+(?:\n {12}.+)*)", config.__doc__, re.M))
     for field in dataclasses.fields(config):
         if field.name in skip:
             continue
-        default = field.default
-        shown = " ".join(map(str, default)) if isinstance(default, tuple) else default
+        default = defaults[field.name]
+        shown = " ".join(map(str, default)) if isinstance(default, list) else default
         text = " ".join(told[field.name].split()).rstrip(".")
         if field.name in CHOICES:
             text = f"one of {', '.join(CHOICES[field.name])}"
@@ -177,7 +191,7 @@ class Job:
     def describe(self) -> str:
         c, m = self.config, self.model_config
         device = choose_device(c.device)
-        dtype = str(choose_dtype(device, c.dtype)).removeprefix("torch.")
+        dtype = str(choose_dtype(device, c.dtype, m.d_model)).removeprefix("torch.")
         n = sum(p.numel() for p in self.model.parameters())
         batch = f"{c.batch_size * c.accumulate} x {m.context}"
         return (
@@ -194,22 +208,26 @@ def prepare(args: argparse.Namespace) -> Job:
     given = vars(args)
     model_given = _fields(GPTConfig, given)
     train_given = _fields(TrainConfig, given)
-    last = args.folder / "last.pt"
     if args.sample < 0:
         raise ValueError(f"--sample {args.sample} must be 0 or more")
     if args.resume and args.overwrite:
         raise ValueError("--resume and --overwrite exclude each other: choose one")
     if args.resume:
-        if not last.exists():
-            raise FileNotFoundError(
-                f"nothing to resume: there is no {last}. Start without --resume"
-            )
-        stored = load_checkpoint(last)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # `train` looks again, and warns
+                path, stored = last_readable(args.folder)
+        except FileNotFoundError as error:
+            raise FileNotFoundError(f"{error}. Start without --resume") from error
         if "train_config" not in stored:
-            raise ValueError(f"no train_config in {last}: it cannot be resumed")
+            raise ValueError(f"no train_config in {path}: it cannot be resumed")
         model_given = stored["model_config"] | model_given
         train_given = stored["train_config"] | train_given
-    elif last.exists() and not args.overwrite:
+    else:
+        model, training = recipe(args.recipe, 1, **model_given, **train_given)
+        model_given, train_given = model.to_dict(), training.to_dict()
+        del model_given["vocab_size"]  # the text decides
+    if not args.resume and checkpoints(args.folder) and not args.overwrite:
         raise FileExistsError(
             f"{args.folder} holds a run: continue it with --resume, replace it with "
             "--overwrite, or choose another --folder"
@@ -221,6 +239,8 @@ def prepare(args: argparse.Namespace) -> Job:
     if args.overwrite:
         for name in OWN_FILES:
             (args.folder / name).unlink(missing_ok=True)
+        for path in args.folder.glob("step-*"):
+            path.unlink()
     return job
 
 
@@ -314,7 +334,8 @@ def finish(args: argparse.Namespace, job: Job, records: list[dict]) -> None:
             f"validation loss {vals[-1]['val_loss']:.4f} nats per character "
             f"(best {best['val_loss']:.4f} at step {best['step']})"
         )
-    say(f"checkpoints: {args.folder / 'last.pt'}, {args.folder / 'best.pt'}")
+    last, best_file = checkpoints(args.folder)[-1], args.folder / "best.safetensors"
+    say(f"checkpoint: {last}; best weights: {best_file}")
     try:
         plot(rows, args.folder / "loss.svg")
         say(f"plot: {args.folder / 'loss.svg'}")
@@ -322,8 +343,7 @@ def finish(args: argparse.Namespace, job: Job, records: list[dict]) -> None:
         say('no plot: it needs matplotlib (pip install "minigpt[book]")')
     if args.sample:
         device = choose_device(job.config.device)
-        best_file = args.folder / "best.pt"
-        model = load_model(best_file if best_file.exists() else args.folder / "last.pt")
+        model = load_model(best_file if best_file.exists() else last)
         start = torch.tensor([job.tokenizer.encode("\n")])
         ids = sample(model.to(device), start, args.sample, job.config.seed)
         say(job.tokenizer.decode(ids[0, 1:].tolist()))

@@ -12,7 +12,35 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-__all__ = ["CausalSelfAttention", "attention_weights"]
+__all__ = ["HAND_BELOW", "attend", "CausalSelfAttention", "attention_weights"]
+
+HAND_BELOW = 512  # tokens: in half precision on a CPU, torch's kernel pays from here on
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, dropout: float = 0.0) -> Tensor:
+    """Causal attention of each query over the keys and values up to its own place.
+
+    Args:
+        q: (B, H, T, K) queries.
+        k: (B, H, T, K) keys.
+        v: (B, H, T, K) values.
+        dropout: probability of dropping a weight; 0 outside training.
+
+    Returns:
+        (B, H, T, K), the dtype of q.
+
+    Source: Vaswani et al. (2017), equation 1.
+    """
+    T = q.shape[-2]
+    half = q.dtype in (torch.bfloat16, torch.float16)
+    if not (half and q.device.type == "cpu" and T < HAND_BELOW):
+        return F.scaled_dot_product_attention(
+            q, k, v, dropout_p=dropout, is_causal=True
+        )
+    scores = (q / math.sqrt(q.shape[-1])) @ k.mT  # (B, H, T, T)
+    hidden = torch.ones(T, T, dtype=torch.bool, device=q.device).triu(1)
+    weights = scores.masked_fill(hidden, -math.inf).softmax(dim=-1)
+    return F.dropout(weights, dropout) @ v
 
 
 class CausalSelfAttention(nn.Module):
@@ -59,13 +87,7 @@ class CausalSelfAttention(nn.Module):
             ValueError: if `x` is not three-dimensional or its last size is not D.
         """
         q, k, v = self.queries_keys_values(x)  # (B, H, T, K) each
-        y = F.scaled_dot_product_attention(
-            q,
-            k,
-            v,
-            dropout_p=self.dropout if self.training else 0.0,  # not switched by eval()
-            is_causal=True,
-        )
+        y = attend(q, k, v, self.dropout if self.training else 0.0)
         y = y.transpose(1, 2).reshape(x.shape)  # (B, T, H, K) -> (B, T, D)
         return F.dropout(self.out(y), self.dropout, self.training)
 

@@ -30,12 +30,17 @@ __all__ = [
     "ROTARY_BASE",
     "rotate",
     "RotaryAttention",
+    "unit_length",
+    "QKNormAttention",
+    "QKNormRotaryAttention",
+    "TokenShift",
     "TanhMLP",
     "layernorm",
     "rmsnorm",
     "NORMS",
     "MLPS",
     "POSITIONS",
+    "QK_NORMED",
     "FINAL_NORM",
     "GPTConfig",
     "from_fields",
@@ -104,6 +109,73 @@ class RotaryAttention(CausalSelfAttention):
         return rotate(q, start), rotate(k, start), v
 
 
+def unit_length(x: Tensor, eps: float = 1e-6) -> Tensor:
+    """Divide each vector by its root mean square: only its direction is left.
+
+    Args:
+        x: (..., K), queries or keys.
+        eps: added to the mean square.
+
+    Returns:
+        (..., K) in the dtype of x; the arithmetic is at least float32.
+    """
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    return F.rms_norm(wide, x.shape[-1:], eps=eps).to(x.dtype)
+
+
+class _QKNorm:
+    """Before another attention class: its queries and keys, all of one length.
+
+    Turning a vector does not change its length, so this may come after `rotate`.
+
+    Source: Henry et al. (2020). Chapter 11, "Three further choices".
+    """
+
+    def queries_keys_values(self, *args, **kwargs) -> tuple[Tensor, Tensor, Tensor]:
+        q, k, v = super().queries_keys_values(*args, **kwargs)
+        return unit_length(q), unit_length(k), v
+
+
+class QKNormAttention(_QKNorm, CausalSelfAttention):
+    """Causal self-attention with QK-norm."""
+
+
+class QKNormRotaryAttention(_QKNorm, RotaryAttention):
+    """Rotary attention with QK-norm."""
+
+
+class TokenShift(nn.Module):
+    """A norm, and after it a learned share of the token before.
+
+    Args:
+        norm: the norm of a sublayer.
+        d_model: D, the width of the stream.
+
+    Source: after Peng et al. (2023). Chapter 11, "Three further choices".
+    """
+
+    def __init__(self, norm: nn.Module, d_model: int):
+        super().__init__()
+        self.norm = norm
+        self.mix = nn.Parameter(torch.zeros(d_model))
+
+    def forward(self, x: Tensor, before: Tensor | None = None) -> Tensor:
+        """Normalise, and add to each token `mix` times the one before.
+
+        Args:
+            x: (B, T, D).
+            before: (B, 1, D), the *normalised* token before the first; None for a
+                sequence that begins here.
+
+        Returns:
+            (B, T, D).
+        """
+        h = self.norm(x)
+        if before is None:
+            before = torch.zeros_like(h[:, :1])
+        return h + self.mix * torch.cat((before, h[:, :-1]), dim=1)
+
+
 class TanhMLP(MLP):
     """The MLP with GELU's tanh form, in which GPT-2 was trained.
 
@@ -129,6 +201,7 @@ def rmsnorm(size: int, eps: float, bias: bool) -> nn.Module:
 NORMS = {"layernorm": layernorm, "rmsnorm": rmsnorm}
 MLPS = {"gelu": MLP, "gelu_tanh": TanhMLP, "swiglu": SwiGLU}
 POSITIONS = {"learned": CausalSelfAttention, "rotary": RotaryAttention}
+QK_NORMED = {"learned": QKNormAttention, "rotary": QKNormRotaryAttention}
 # Orders that leave a sum on the stream, of any size. Post-LN's last act is a norm of
 # its own; the orders without norms have none here either.
 FINAL_NORM = {"pre", "sandwich", "reordered"}
@@ -155,6 +228,10 @@ class GPTConfig:
         bias: whether linear maps and norms have a bias. The head and RMSNorm never do.
         tie_weights: whether the head uses the token embedding's matrix.
         norm_eps: what every norm adds to the variance.
+        qk_norm: whether the queries and keys of each head are given one length.
+        shift: whether each sublayer's norm is a `TokenShift`; in order "pre" only.
+        zero_init: whether the writes to the stream, and the head if it is not tied,
+            start at zero.
 
     Raises:
         ValueError: names the field or fields, their values and what would be valid.
@@ -174,6 +251,9 @@ class GPTConfig:
     bias: bool = True
     tie_weights: bool = True
     norm_eps: float = 1e-5
+    qk_norm: bool = False
+    shift: bool = False
+    zero_init: bool = False
 
     def __post_init__(self):
         if self.d_ff is None and type(self.d_model) is int and self.d_model > 0:
@@ -206,6 +286,23 @@ class GPTConfig:
             raise ValueError(
                 f"positions='rotary' turns pairs, so d_model={self.d_model} over "
                 f"n_heads={self.n_heads} must be even"
+            )
+        self._check_switches()
+
+    def _check_switches(self) -> None:
+        for name in ("bias", "tie_weights", "qk_norm", "shift", "zero_init"):
+            value = getattr(self, name)
+            if type(value) is not bool:
+                raise ValueError(f"{name}={value!r} must be True or False")
+        if self.shift and self.order != "pre":
+            raise ValueError(
+                f"shift=True needs order='pre', not order={self.order!r}: "
+                "it stands between a norm and its sublayer"
+            )
+        if self.zero_init and self.order == "plain":
+            raise ValueError(
+                "zero_init=True needs an order that adds to the stream: "
+                "with order='plain' every layer would return 0"
             )
 
     @property
@@ -284,11 +381,15 @@ class GPT(nn.Module):
 
     def _block(self) -> nn.Module:
         c = self.config
+        attention = (QK_NORMED if c.qk_norm else POSITIONS)[c.positions]
+        norms = [self._norm() for _ in range(2)]
+        if c.shift:
+            norms = [TokenShift(norm, c.d_model) for norm in norms]
         return BLOCKS[c.order](
-            attn=POSITIONS[c.positions](c.d_model, c.n_heads, c.dropout, c.bias),
+            attn=attention(c.d_model, c.n_heads, c.dropout, c.bias),
             mlp=MLPS[c.mlp](c.d_model, c.d_ff, c.dropout, c.bias),
-            attn_norm=self._norm(),
-            mlp_norm=self._norm(),
+            attn_norm=norms[0],
+            mlp_norm=norms[1],
         )
 
     @torch.no_grad()
@@ -297,7 +398,8 @@ class GPT(nn.Module):
 
         Matrices are normal with deviation `std`, biases zero. The two matrices of each
         block that add to the stream get `std / sqrt(2 * n_layers)`, so that the sum of
-        all 2 * n_layers writes does not grow with depth. Norms keep 1 and 0.
+        all 2 * n_layers writes does not grow with depth. Norms keep 1 and 0. With
+        `zero_init` these writes, and a head of its own, are 0.
 
         Source: Radford et al. (2019), section 2.3; the value 0.02 from Radford et al.
         (2018), section 4.1.
@@ -310,6 +412,10 @@ class GPT(nn.Module):
         if self.config.order != "plain":  # in which nothing is added up
             for write in writes(self):
                 nn.init.normal_(write.weight, std=std / math.sqrt(2 * len(self.blocks)))
+                if self.config.zero_init:
+                    nn.init.zeros_(write.weight)
+        if self.config.zero_init and not self.config.tie_weights:
+            nn.init.zeros_(self.head.weight)
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Score the next token at every position.
@@ -488,6 +594,7 @@ def count_by_formula(config: GPTConfig) -> dict[str, int]:
         "attn": N * (4 * D * D + bias * 4 * D),
         "mlp": N * ((ways_in + 1) * D * F + bias * (ways_in * F + D)),
         "norms": n_norms * (D + shift),
+        "shift": 2 * N * D if config.shift else 0,
         "head": 0 if config.tie_weights else V * D,
     }
 
@@ -500,19 +607,30 @@ def count_by_part(model: GPT) -> dict[str, int]:
 
     attn = count(*(block.attn for block in model.blocks))
     mlp = count(*(block.mlp for block in model.blocks))
+    shifts = [m.mix for m in model.modules() if isinstance(m, TokenShift)]
+    shift = sum(mix.numel() for mix in shifts)
     tied = model.head.weight is model.tok_emb.weight
     return {
         "tok_emb": count(model.tok_emb),
         "pos_emb": 0 if model.pos_emb is None else count(model.pos_emb),
         "attn": attn,
         "mlp": mlp,
-        "norms": count(model.blocks, model.final_norm) - attn - mlp,
+        "norms": count(model.blocks, model.final_norm) - attn - mlp - shift,
+        "shift": shift,
         "head": 0 if tied else count(model.head),
     }
 
 
 _RUNG = {"context": 64, "n_layers": 8, "n_heads": 4, "d_model": 64}
 _RMS = {"norm": "rmsnorm", "bias": False}
+_MODERN = {
+    **_RMS,
+    "positions": "rotary",
+    "tie_weights": False,
+    "norm_eps": 1e-6,
+    "qk_norm": True,
+    "zero_init": True,
+}
 PRESETS: dict[str, dict] = {
     "mini": {},
     "gpt2": {
@@ -530,6 +648,8 @@ PRESETS: dict[str, dict] = {
         "tie_weights": False,
         "norm_eps": 1e-6,
     },
+    "modern": _MODERN,
+    "modern-shift": _MODERN | {"mlp": "swiglu", "d_ff": 344, "shift": True},
     "plain": _RUNG | {"order": "plain"},
     "residual": _RUNG | {"order": "residual"},
     "post": _RUNG | {"order": "post"},
@@ -553,7 +673,10 @@ def preset(name: str, vocab_size: int, **changes) -> GPTConfig:
     """
     if name not in PRESETS:
         raise ValueError(f"preset {name!r} is unknown; choose {', '.join(PRESETS)}")
-    return GPTConfig.from_dict(PRESETS[name] | changes | {"vocab_size": vocab_size})
+    fields = dict(PRESETS[name])
+    if "d_model" in changes:
+        fields.pop("d_ff", None)  # it belongs to the preset's own width
+    return GPTConfig.from_dict(fields | changes | {"vocab_size": vocab_size})
 
 
 GPT2_NAMES: dict[str, tuple[str, ...]] = {

@@ -8,6 +8,9 @@ Shapes: B batch, T tokens, D d_model, H heads, K d_head, F d_ff, V vocabulary.
 
 import contextlib
 import dataclasses
+import functools
+import hashlib
+import io
 import json
 import math
 import os
@@ -21,6 +24,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import safetensors.torch
 import torch
 from torch import Tensor, nn
 
@@ -33,49 +37,67 @@ from minigpt.gpt import (
     eval_mode,
     from_fields,
     next_token_loss,
+    preset,
 )
 
 __all__ = [
     "DTYPES",
+    "OPTIMIZERS",
     "TrainConfig",
     "SUPPORTED",
     "choose_device",
+    "bfloat16_pays",
     "choose_dtype",
     "autocast",
     "DECAYS",
     "learning_rate",
     "decay_groups",
+    "NEWTON_SCHULZ",
+    "orthogonalize",
+    "Muon",
+    "Optimizers",
     "make_optimizer",
-    "accumulate_gradient",
     "unwrap",
+    "accumulate_gradient",
     "evaluate",
+    "DamagedFile",
+    "save_weights",
     "save_checkpoint",
+    "checkpoints",
     "load_checkpoint",
     "identity",
     "load_model",
     "TrainingDiverged",
+    "last_readable",
     "restore_rng",
     "train",
+    "RECIPES",
+    "recipe",
 ]
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
+OPTIMIZERS = ("adamw", "muon")
 
 
 @dataclass(frozen=True)
 class TrainConfig:
     """Every number and word that decides how a model is trained; valid or ValueError.
 
-    The defaults are the book's recipe for Tiny Shakespeare.
+    The defaults are plain AdamW; `RECIPES` has better ones by name.
 
     Args:
         steps: number of updates of the weights.
         batch_size: sequences in one batch.
-        lr: the highest learning rate, reached at the end of the warm-up.
+        optimizer: adamw for everything, or muon for the matrices in the blocks and
+            AdamW for the rest.
+        lr: AdamW's highest learning rate, reached at the end of the warm-up.
+        muon_lr: Muon's highest learning rate; it rises and falls with AdamW's.
+        ns_steps: Muon's steps of `orthogonalize`.
         min_lr: the learning rate from the last step on.
         warmup: steps over which the learning rate rises.
         decay: how it falls afterwards, a key of `DECAYS`.
         betas: AdamW's two averaging factors.
-        weight_decay: AdamW's decay, for matrices only.
+        weight_decay: how fast matrices, and only they, shrink.
         clip: longest gradient that is not shortened; None shortens none.
         accumulate: batches whose gradients make one update.
         seed: of the batches' order and of dropout.
@@ -91,7 +113,10 @@ class TrainConfig:
 
     steps: int = 2000
     batch_size: int = 12
+    optimizer: str = "adamw"
     lr: float = 4e-3
+    muon_lr: float = 0.02
+    ns_steps: int = 5
     min_lr: float = 0.0
     warmup: int = 100
     decay: str = "linear"
@@ -107,7 +132,7 @@ class TrainConfig:
     dtype: str = "auto"
 
     def __post_init__(self):
-        counts = ("steps", "batch_size", "accumulate", "eval_every")
+        counts = ("steps", "batch_size", "accumulate", "eval_every", "ns_steps")
         for name in (*counts, "checkpoint_every", "record_every"):
             _whole(name, getattr(self, name), least=1)
         for name in ("warmup", "seed"):
@@ -117,8 +142,10 @@ class TrainConfig:
                 f"warmup={self.warmup} is more than steps={self.steps}: "
                 "the learning rate would never reach lr"
             )
-        if not 0 < self.lr < math.inf:
-            raise ValueError(f"lr={self.lr} must be positive, such as 0.001")
+        for name, usual in (("lr", 0.001), ("muon_lr", 0.02)):
+            value = getattr(self, name)
+            if not 0 < value < math.inf:
+                raise ValueError(f"{name}={value} must be positive, such as {usual}")
         if not 0 <= self.min_lr <= self.lr:
             raise ValueError(f"min_lr={self.min_lr} must be from 0 to lr={self.lr}")
         object.__setattr__(self, "betas", tuple(self.betas))  # JSON knows only lists
@@ -132,7 +159,8 @@ class TrainConfig:
             raise ValueError(
                 f"clip={self.clip} must be positive, or None for no clipping"
             )
-        for name, known in (("decay", DECAYS), ("dtype", DTYPES)):
+        words = {"decay": DECAYS, "dtype": DTYPES, "optimizer": OPTIMIZERS}
+        for name, known in words.items():
             if getattr(self, name) not in known:
                 raise ValueError(
                     f"{name}={getattr(self, name)!r} is unknown; "
@@ -181,21 +209,46 @@ def choose_device(word: str = "auto") -> torch.device:
     return torch.device(word)
 
 
-def choose_dtype(device: torch.device, word: str = "auto") -> torch.dtype:
+@functools.cache
+def bfloat16_pays() -> bool:
+    """Whether this CPU multiplies matrices clearly faster in bfloat16, by the clock.
+
+    CPUs that have it in hardware are several times faster, those without it ten to
+    seventy times slower, and what a CPU calls itself does not always tell.
+    """
+    best = []
+    for dtype in (torch.float32, torch.bfloat16):
+        x, w = torch.ones(768, 128, dtype=dtype), torch.ones(128, 512, dtype=dtype)
+        times = []
+        for _ in range(4):  # the first one prepares the kernel; the best one counts
+            start = time.perf_counter()
+            x @ w
+            times.append(time.perf_counter() - start)
+        best.append(min(times))
+    return best[0] > 1.5 * best[1]
+
+
+def choose_dtype(
+    device: torch.device, word: str = "auto", d_model: int = 128
+) -> torch.dtype:
     """The dtype to compute in on a device; the weights themselves stay as they are.
 
     Args:
         device: from `choose_device`.
         word: one of `DTYPES`. "auto" is bfloat16 on a CUDA device that has it in
-            hardware, float32 everywhere else.
+            hardware, and on a CPU where it pays; float32 everywhere else.
+        d_model: width of the model. On a CPU "auto" stays in float32 below 128, where
+            products are too small a part of the work.
 
     Raises:
         ValueError: for a pair that is not in `SUPPORTED`.
     """
     if word == "auto":
-        cuda = device.type == "cuda"
-        modern = cuda and torch.cuda.get_device_capability(device)[0] >= 8
-        return torch.bfloat16 if modern else torch.float32
+        if device.type == "cuda":
+            pays = torch.cuda.get_device_capability(device)[0] >= 8
+        else:
+            pays = device.type == "cpu" and d_model >= 128 and bfloat16_pays()
+        return torch.bfloat16 if pays else torch.float32
     if word not in SUPPORTED[device.type]:
         raise ValueError(
             f"dtype={word!r} is not supported on device={device.type!r}; "
@@ -254,18 +307,180 @@ def decay_groups(model: nn.Module, weight_decay: float) -> list[dict]:
     ]
 
 
-def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
-    """AdamW for the model's parameters, fused into one kernel where torch has one.
+NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)  # steep at 0: small values grow fast
 
-    Source: Loshchilov & Hutter (2019), algorithm 2.
+
+def orthogonalize(
+    matrices: Tensor, steps: int = 5, dtype: torch.dtype = torch.float32
+) -> Tensor:
+    """Bring the singular values of each matrix near 1, and keep its directions.
+
+    Args:
+        matrices: (N, R, C), each treated alone.
+        steps: how often the polynomial is applied.
+        dtype: what is computed in. bfloat16 is accurate enough where it is fast.
+
+    Returns:
+        (N, R, C), the dtype of `matrices`; singular values roughly between 0.7 and 1.2.
+
+    Source: Jordan et al. (2024), "Muon", section on Newton-Schulz.
+    """
+    a, b, c = NEWTON_SCHULZ
+    x = matrices.to(dtype)
+    tall = x.shape[-2] > x.shape[-1]
+    x = x.mT if tall else x  # the smaller Gram matrix
+    x = x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=1e-7)
+    for _ in range(steps):
+        gram = x @ x.mT
+        factor = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
+        x = torch.baddbmm(x, factor, x, beta=a)
+    return (x.mT if tall else x).to(matrices.dtype)
+
+
+class Muon(torch.optim.Optimizer):
+    """Momentum whose step is made orthogonal, for matrices.
+
+    The same as `torch.optim.Muon` with its Nesterov momentum and original scale, but
+    for any dtype of iteration, and batched over matrices of one shape.
+
+    Args:
+        params: matrices, (R, C).
+        lr: learning rate.
+        momentum: averaging factor of the gradient.
+        weight_decay: shrinks a matrix by `lr * weight_decay` in each step.
+        ns_steps: see `orthogonalize`.
+        dtype: of `orthogonalize`. Not part of the state: a run may move to another
+            device.
+
+    Raises:
+        ValueError: for a parameter that is not a matrix.
+
+    Source: Jordan et al. (2024), "Muon: An optimizer for hidden layers".
+    """
+
+    def __init__(
+        self,
+        params,
+        lr: float = 0.02,
+        momentum: float = 0.95,
+        weight_decay: float = 0.0,
+        ns_steps: int = 5,
+        dtype: torch.dtype = torch.float32,
+    ):
+        defaults = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay}
+        super().__init__(params, defaults | {"ns_steps": ns_steps})
+        self.dtype = dtype
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.ndim != 2:
+                    raise ValueError(
+                        f"Muon is for matrices, got shape {tuple(p.shape)}: "
+                        "give it to AdamW"
+                    )
+
+    @torch.no_grad()
+    def step(self, closure: Callable | None = None) -> None:
+        """One update of every matrix that has a gradient."""
+        for group in self.param_groups:
+            same_shape: dict[torch.Size, list[Tensor]] = {}
+            for p in group["params"]:
+                if p.grad is not None:
+                    same_shape.setdefault(p.shape, []).append(p)
+            for (rows, columns), matrices in same_shape.items():
+                ahead = torch.stack([self._ahead(p, group) for p in matrices])
+                moves = orthogonalize(ahead, group["ns_steps"], self.dtype)
+                scale = max(1.0, rows / columns) ** 0.5
+                for p, move in zip(matrices, moves):
+                    p.mul_(1 - group["lr"] * group["weight_decay"])
+                    p.add_(move, alpha=-group["lr"] * scale)
+
+    def _ahead(self, p: Tensor, group: dict) -> Tensor:
+        """Update the average of p's gradient; return it with the gradient once more."""
+        state, mu = self.state[p], group["momentum"]
+        if not state:
+            state["momentum_buffer"] = torch.zeros_like(p)
+        average = state["momentum_buffer"].lerp_(p.grad, 1 - mu)
+        return p.grad.lerp(average, mu)
+
+
+class Optimizers:
+    """Several optimizers, each with its own parameters, that act as one."""
+
+    def __init__(self, *parts: torch.optim.Optimizer):
+        self.parts = parts
+
+    @property
+    def param_groups(self) -> list[dict]:
+        """The groups of all parts."""
+        return [group for part in self.parts for group in part.param_groups]
+
+    def step(self) -> None:
+        """One update by each part."""
+        for part in self.parts:
+            part.step()
+
+    def zero_grad(self) -> None:
+        """Forget all gradients."""
+        for part in self.parts:
+            part.zero_grad()
+
+    def state_dict(self) -> dict:
+        """The states of the parts, by class."""
+        return {type(part).__name__: part.state_dict() for part in self.parts}
+
+    def load_state_dict(self, state: dict) -> None:
+        """Go on with what `state_dict` gave."""
+        for part in self.parts:
+            part.load_state_dict(state[type(part).__name__])
+
+
+def make_optimizer(
+    model: nn.Module, config: TrainConfig, dtype: torch.dtype = torch.float32
+) -> torch.optim.Optimizer | Optimizers:
+    """The config's optimizer for the model's parameters.
+
+    Every group has its own highest learning rate under "peak". AdamW is fused into one
+    kernel where torch has one.
+
+    Args:
+        model: a `GPT`, compiled or not.
+        config: `optimizer`, the learning rates, `betas` and `weight_decay` decide.
+        dtype: what the run computes in; Muon iterates in bfloat16 only where it is
+            fast.
     """
     device = next(model.parameters()).device
-    return torch.optim.AdamW(
-        decay_groups(model, config.weight_decay),
+    groups = decay_groups(model, config.weight_decay)
+    matrices = []
+    if config.optimizer == "muon":
+        matrices = [p for p in unwrap(model).blocks.parameters() if p.ndim == 2]
+        taken = {id(p) for p in matrices}
+        for group in groups:
+            group["params"] = [p for p in group["params"] if id(p) not in taken]
+    adamw = torch.optim.AdamW(
+        [group | {"peak": config.lr} for group in groups],
         lr=config.lr,
         betas=config.betas,
         fused=device.type in ("cpu", "cuda"),
     )
+    if not matrices:
+        return adamw
+    muon = Muon(
+        [{"params": matrices, "peak": config.muon_lr}],
+        lr=config.muon_lr,
+        weight_decay=config.weight_decay,
+        ns_steps=config.ns_steps,
+        dtype=torch.bfloat16 if dtype is torch.bfloat16 else torch.float32,
+    )
+    return Optimizers(muon, adamw)
+
+
+def unwrap(model: nn.Module) -> nn.Module:
+    """The model itself, out of the wrappers of torch.compile and of DDP."""
+    for name in ("_orig_mod", "module"):
+        inner = getattr(model, name, None)
+        if isinstance(inner, nn.Module):
+            return unwrap(inner)
+    return model
 
 
 def accumulate_gradient(
@@ -310,15 +525,6 @@ def accumulate_gradient(
     return loss, sum(x.numel() for x, _ in taken)
 
 
-def unwrap(model: nn.Module) -> nn.Module:
-    """The model itself, out of the wrappers of torch.compile and of DDP."""
-    for name in ("_orig_mod", "module"):
-        inner = getattr(model, name, None)
-        if isinstance(inner, nn.Module):
-            return unwrap(inner)
-    return model
-
-
 @torch.no_grad()
 def evaluate(model: nn.Module, ids: Tensor, batch_size: int = 64) -> float:
     """The loss over all of `ids`: every target once, in windows that do not overlap.
@@ -357,37 +563,68 @@ def evaluate(model: nn.Module, ids: Tensor, batch_size: int = 64) -> float:
     return float(total) / (len(ids) - 1)
 
 
+class DamagedFile(ValueError):
+    """A checkpoint's file is cut short or changed."""
+
+
+def save_weights(path: str | os.PathLike, model: nn.Module, **about) -> str:
+    """Write a model's weights and config as safetensors, all of it or nothing.
+
+    Args:
+        path: where the file shall be.
+        model: a `GPT`, compiled or not; names are stored without a wrapper's prefix. A
+            matrix that head and embedding share is stored once.
+        about: further entries of the header, in what JSON can say.
+
+    Returns:
+        The sha256 of the file.
+    """
+    model = unwrap(model)
+    weights = {k: w.detach().cpu().contiguous() for k, w in model.state_dict().items()}
+    if model.config.tie_weights:
+        del weights["head.weight"]
+    about = {"model_config": model.config.to_dict()} | about
+    header = {key: json.dumps(value) for key, value in about.items()}
+    content = safetensors.torch.save(weights, header)
+    _write(Path(path), content)
+    return hashlib.sha256(content).hexdigest()
+
+
 def save_checkpoint(
     path: str | os.PathLike,
     model: nn.Module,
     optimizer: torch.optim.Optimizer | None = None,
     **more,
 ) -> None:
-    """Write a checkpoint that plain `torch.load` reads, all of it or nothing.
-
-    It is written beside its place first and then moved there, so that a crash or a full
-    disk leaves the file of before.
+    """Write a checkpoint: weights as safetensors, and the rest for plain `torch.load`.
 
     Args:
-        path: where it shall be.
-        model: a `GPT`, compiled or not; names are stored without a wrapper's prefix.
+        path: of the state, ending in .pt; the weights go beside it.
+        model: a `GPT`, compiled or not.
         optimizer: needed to train on, not to use the model.
         more: tensors, numbers, strings, and lists and dicts of them.
     """
-    model = unwrap(model)
+    path = Path(path)
+    weights = path.with_suffix(".safetensors")
     state = {
-        "format": 1,
-        "model_config": model.config.to_dict(),
-        "model": model.state_dict(),
+        "format": 2,
+        "model_config": unwrap(model).config.to_dict(),
+        "weights": {"file": weights.name, "sha256": save_weights(weights, model)},
     }
     if optimizer is not None:
         state["optimizer"] = optimizer.state_dict()
-    path = Path(path)
+    buffer = io.BytesIO()
+    torch.save(state | more, buffer)
+    _write(path, buffer.getvalue())
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Beside its place first, and then moved there: a crash leaves the old file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         with open(temporary, "wb") as file:
-            torch.save(state | more, file)
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
@@ -395,39 +632,44 @@ def save_checkpoint(
         temporary.unlink(missing_ok=True)
 
 
+def checkpoints(folder: str | os.PathLike) -> list[Path]:
+    """The states of a run's checkpoints, the oldest first."""
+    found = Path(folder).glob("step-*.pt")
+    return sorted(found, key=lambda path: int(path.stem.removeprefix("step-")))
+
+
 def load_checkpoint(
     path: str | os.PathLike,
     map_location: torch.device | str = "cpu",
     tokenizer: object = None,
 ) -> dict:
-    """Read what `save_checkpoint` wrote. Runs no code from the file.
+    """Read what `save_checkpoint` or `save_weights` wrote. Runs no code from the file.
 
     Args:
-        path: a checkpoint.
+        path: a .pt file with its weights beside it, or a .safetensors file alone.
         map_location: where its tensors go; random states stay on the CPU.
         tokenizer: the one that will be used; compared with the stored `identity`.
 
     Returns:
-        A dict with "model_config", "model" and what else was stored.
+        A dict with "model_config", "model" (names and weights) and what else was
+        stored.
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: if it is damaged, holds more than plain data, is no checkpoint, or
-            was made with another tokenizer.
+        DamagedFile: a ValueError; if a file is cut short, changed or missing its other.
+        ValueError: if it holds more than plain data, is no checkpoint, or was made
+            with another tokenizer.
     """
-    try:
-        checkpoint = torch.load(path, map_location=map_location, weights_only=True)
-    except FileNotFoundError:
-        raise
-    except (RuntimeError, EOFError, OSError, pickle.UnpicklingError) as error:
-        if zipfile.is_zipfile(path) and isinstance(error, pickle.UnpicklingError):
-            reason = "holds objects other than tensors and plain values and was refused"
-        else:
-            reason = "is incomplete or damaged"
-        raise ValueError(f"{path} {reason}: use another checkpoint") from error
-    if not isinstance(checkpoint, dict) or "model" not in checkpoint:
-        raise ValueError(f"{path} is not a checkpoint of minigpt: it has no 'model'")
-    checkpoint["model"] = {_plain(k): v for k, v in checkpoint["model"].items()}
+    path = Path(path)
+    if path.suffix == ".safetensors":
+        checkpoint = _read_weights(path, map_location)
+    else:
+        checkpoint = _read_state(path, map_location)
+        beside = path.with_name(checkpoint["weights"]["file"])
+        if not beside.exists():
+            raise DamagedFile(f"{path} has lost its weights: there is no {beside}")
+        sha256 = checkpoint["weights"]["sha256"]
+        checkpoint["model"] = _read_weights(beside, map_location, sha256)["model"]
     for kind, state in checkpoint.get("rng", {}).items():
         plain = isinstance(state, Tensor)
         checkpoint["rng"][kind] = state.cpu() if plain else [s.cpu() for s in state]
@@ -438,6 +680,52 @@ def load_checkpoint(
             f"this one is {_short(identity(tokenizer))}"
         )
     return checkpoint
+
+
+def _read_state(path: Path, map_location: torch.device | str) -> dict:
+    try:
+        state = torch.load(path, map_location=map_location, weights_only=True)
+    except FileNotFoundError:
+        raise
+    except (RuntimeError, EOFError, OSError, pickle.UnpicklingError) as error:
+        if zipfile.is_zipfile(path) and isinstance(error, pickle.UnpicklingError):
+            raise ValueError(
+                f"{path} holds objects other than tensors and plain values and was "
+                "refused: use another checkpoint"
+            ) from error
+        raise DamagedFile(
+            f"{path} is incomplete or damaged: use another checkpoint"
+        ) from error
+    if not isinstance(state, dict) or "weights" not in state:
+        raise ValueError(f"{path} is not a checkpoint of minigpt: it names no weights")
+    return state
+
+
+def _read_weights(
+    path: Path, map_location: torch.device | str, sha256: str | None = None
+) -> dict:
+    """Weights under "model", and the entries of the header."""
+    content = path.read_bytes()
+    if sha256 not in (None, hashlib.sha256(content).hexdigest()):
+        raise DamagedFile(f"{path} is incomplete or damaged: its sha256 is another one")
+    try:
+        weights = safetensors.torch.load(content)
+    except safetensors.SafetensorError as error:
+        raise DamagedFile(f"{path} is incomplete or damaged: {error}") from error
+    size = int.from_bytes(content[:8], "little")  # of the header, which is JSON
+    header = json.loads(content[8 : 8 + size]).get("__metadata__", {})
+    if "model_config" not in header:
+        raise ValueError(f"{path} is not a file of minigpt: it has no model_config")
+    about = {key: json.loads(value) for key, value in header.items()}
+    weights = {_plain(k): w.to(map_location) for k, w in weights.items()}
+    shared = weights.get("tok_emb.weight")
+    tied = shared is not None and about["model_config"].get("tie_weights")
+    if tied and not torch.equal(weights.setdefault("head.weight", shared), shared):
+        raise ValueError(
+            f"{path}: head.weight differs from tok_emb.weight, but the model has "
+            "tie_weights=True"
+        )
+    return about | {"model": weights}
 
 
 def identity(tokenizer: object) -> dict:
@@ -457,6 +745,10 @@ def load_model(
     path: str | os.PathLike, map_location: torch.device | str = "cpu"
 ) -> GPT:
     """The model of a checkpoint, in evaluation mode.
+
+    Args:
+        path: a .safetensors file, or a .pt file with one beside it.
+        map_location: where the model shall be.
 
     Raises:
         ValueError: if weights are missing or do not fit the stored config.
@@ -501,9 +793,10 @@ class _Run:
         if hasattr(batches, "ids"):  # once for all, wherever they are
             check_ids(batches.ids.cpu(), unwrap(model).config.vocab_size, "token")
         self.device = choose_device(config.device)
-        self.dtype = choose_dtype(self.device, config.dtype)
+        width = unwrap(model).config.d_model
+        self.dtype = choose_dtype(self.device, config.dtype, width)
         self.model, self.batches, self.config = model.to(self.device), batches, config
-        self.optimizer = make_optimizer(model, config)
+        self.optimizer = make_optimizer(model, config, self.dtype)
         self.scaler = torch.amp.GradScaler(
             self.device.type, enabled=self.dtype is torch.float16
         )
@@ -516,7 +809,7 @@ class _Run:
         """One training step. Only if `watch`, wait for its loss and return a record."""
         config, lr = self.config, learning_rate(self.step, self.config)
         for group in self.optimizer.param_groups:
-            group["lr"] = lr
+            group["lr"] = lr * (group["peak"] / config.lr)
         loss, n_tokens = accumulate_gradient(
             self.model,
             self.batches,
@@ -563,13 +856,12 @@ class _Run:
             f"{self.config.warmup} steps"
         )
 
-    def save(self, name: str) -> None:
-        """Write a checkpoint into the run's folder, if it has one."""
+    def save(self) -> None:
+        """Write a checkpoint into the run's folder, if it has one, and keep two."""
         if self.folder is None:
             return
-        finite = all(bool(p.isfinite().all()) for p in self.model.parameters())
-        self.stop_unless(finite, "a weight is not finite")
-        path = self.folder / name
+        self.stop_unless(self.finite(), "a weight is not finite")
+        path = self.folder / f"step-{self.step:06d}.pt"
         rng = {"cpu": torch.get_rng_state()}
         if self.device.type == "cuda":
             rng["cuda"] = torch.cuda.get_rng_state_all()
@@ -580,6 +872,7 @@ class _Run:
             self.model,
             self.optimizer,
             train_config=self.config.to_dict(),
+            dtype=str(self.dtype).removeprefix("torch."),
             step=self.step,
             best=self.best,
             batches=self.batches.state_dict(),
@@ -588,14 +881,28 @@ class _Run:
             tokenizer=self.tokenizer,
         )
         self.saved = f"{path} (step {self.step})"
+        steps = [int(old.stem[5:]) for old in checkpoints(self.folder)]
+        kept = [step for step in steps if step <= self.step][-2:]
+        for old in self.folder.glob("step-*"):
+            if old.stem not in {f"step-{step:06d}" for step in kept}:
+                old.unlink()
         self.since = time.perf_counter()  # saving is no training time
 
-    def restore(self, name: str = "last.pt") -> None:
-        """Go on exactly where the checkpoint was written."""
-        path = self.folder / name
-        if not path.exists():
-            raise FileNotFoundError(f"nothing to resume: there is no {path}")
-        checkpoint = load_checkpoint(path, self.device, self.tokenizer)
+    def save_best(self) -> None:
+        """Write the weights alone: what one would use."""
+        if self.folder is None:
+            return
+        self.stop_unless(self.finite(), "a weight is not finite")
+        about = {"step": self.step, "val_loss": self.best, "tokenizer": self.tokenizer}
+        save_weights(self.folder / "best.safetensors", self.model, **about)
+        self.since = time.perf_counter()
+
+    def finite(self) -> bool:
+        return all(bool(p.isfinite().all()) for p in self.model.parameters())
+
+    def restore(self) -> None:
+        """Go on exactly where the last checkpoint that can be read was written."""
+        path, checkpoint = last_readable(self.folder, self.device, self.tokenizer)
         for part in ("optimizer", "batches", "rng", "step", "train_config"):
             if part not in checkpoint:
                 raise ValueError(
@@ -604,16 +911,25 @@ class _Run:
                 )
         self.refuse_changes(checkpoint, path)
         _load_weights(self.model, checkpoint, path)
-        fused = [group["fused"] for group in self.optimizer.param_groups]
-        self.optimizer.load_state_dict(checkpoint["optimizer"])
-        for group, own in zip(self.optimizer.param_groups, fused):
-            group["fused"] = own  # this device's, not that of the file
-        if self.scaler.is_enabled() and checkpoint["scaler"]:
-            self.scaler.load_state_dict(checkpoint["scaler"])
+        self.restore_optimizer(checkpoint)
         self.batches.load_state_dict(checkpoint["batches"])
         self.step, self.best = checkpoint["step"], checkpoint["best"]
         self.saved = f"{path} (step {self.step})"
         restore_rng(checkpoint["rng"], self.device)
+
+    def restore_optimizer(self, checkpoint: dict) -> None:
+        """Averages and loss scale; and the dtype, which "auto" may choose otherwise."""
+        word = checkpoint["dtype"]
+        if self.config.dtype == "auto" and word in SUPPORTED[self.device.type]:
+            self.dtype = getattr(torch, word)
+            self.optimizer = make_optimizer(self.model, self.config, self.dtype)
+        fused = [group.get("fused") for group in self.optimizer.param_groups]
+        self.optimizer.load_state_dict(checkpoint["optimizer"])
+        for group, own in zip(self.optimizer.param_groups, fused):
+            if own is not None:
+                group["fused"] = own  # this device's, not that of the file
+        if self.scaler.is_enabled() and checkpoint["scaler"]:
+            self.scaler.load_state_dict(checkpoint["scaler"])
 
     def refuse_changes(self, checkpoint: dict, path: Path) -> None:
         """A resumed run keeps model and recipe; how long and where may change."""
@@ -626,6 +942,38 @@ class _Run:
                 f"{path} was written with other settings: "
                 + ", ".join(f"{k}={then.get(k)!r}, now {now[k]!r}" for k in changed)
             )
+
+
+def last_readable(
+    folder: str | os.PathLike,
+    map_location: torch.device | str = "cpu",
+    tokenizer: object = None,
+) -> tuple[Path, dict]:
+    """The newest checkpoint of a run that is not damaged. Warns about damaged ones.
+
+    Args:
+        folder: of the run.
+        map_location: as of `load_checkpoint`.
+        tokenizer: as of `load_checkpoint`.
+
+    Returns:
+        Its path, and what `load_checkpoint` reads from it.
+
+    Raises:
+        FileNotFoundError: if there is no checkpoint.
+        DamagedFile: if all of them are damaged.
+    """
+    found = checkpoints(folder)
+    if not found:
+        raise FileNotFoundError(f"nothing to resume: no checkpoint in {folder}")
+    for path in reversed(found):
+        try:
+            return path, load_checkpoint(path, map_location, tokenizer)
+        except DamagedFile as error:
+            damage = error
+            if path != found[0]:
+                warnings.warn(f"{error}; taking the one before it", stacklevel=3)
+    raise DamagedFile(f"no checkpoint in {folder} can be read: {damage}") from damage
 
 
 def restore_rng(states: dict, device: torch.device) -> None:
@@ -665,8 +1013,10 @@ def train(
             and has `state_dict` and `load_state_dict`.
         config: the recipe.
         val: (N,) validation ids, evaluated whole every `eval_every` steps.
-        folder: where last.pt, best.pt and records.jsonl go; without it nothing is kept.
-        resume: go on from last.pt, bit for bit as if there had been no stop.
+        folder: where checkpoints, best.safetensors and records.jsonl go; without it
+            nothing is kept.
+        resume: go on from the last checkpoint, bit for bit as if there had been no
+            stop.
         until: stop after this step of the schedule, with a checkpoint.
         tokenizer: its identity is stored in checkpoints and compared on resume.
         on_record: called with every record.
@@ -678,7 +1028,7 @@ def train(
     Raises:
         TrainingDiverged: if the loss, the gradient or a weight is not finite.
         FileExistsError: if `folder` holds a run and `resume` is false.
-        KeyboardInterrupt: after Ctrl-C, when the step is done and last.pt is written.
+        KeyboardInterrupt: after Ctrl-C, when the step is done and saved.
         ValueError: if the model, the batches and the config do not belong together.
     """
     run = _Run(model, batches, config, folder, tokenizer)
@@ -696,7 +1046,7 @@ def train(
                 run.since = time.perf_counter()
                 if record["val_loss"] < run.best:  # never true of NaN
                     run.best = record["val_loss"]
-                    run.save("best.pt")
+                    run.save_best()
             if record:
                 records.append(record)
                 log(record)
@@ -706,9 +1056,9 @@ def train(
                 except KeyboardInterrupt:
                     interrupted.append("on_record")
             if last or _due(run.step - 1, config.checkpoint_every):
-                run.save("last.pt")
+                run.save()
         if interrupted:
-            run.save("last.pt")
+            run.save()
     if interrupted:
         raise KeyboardInterrupt
     return records
@@ -731,7 +1081,7 @@ def _start(run: _Run, resume: bool) -> Callable[[dict], None]:
             kept = [row for row in rows if row["step"] <= run.step]
     else:
         torch.manual_seed(run.config.seed)
-        if run.folder is not None and (run.folder / "last.pt").exists():
+        if run.folder is not None and checkpoints(run.folder):
             raise FileExistsError(
                 f"{run.folder} holds a run: continue it with resume=True, "
                 "or choose another folder"
@@ -769,6 +1119,58 @@ def _interrupt_between_steps() -> Iterator[list]:
         yield caught
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+_MUON = {
+    "optimizer": "muon",
+    "steps": 1000,
+    "batch_size": 24,
+    "lr": 6e-3,
+    "weight_decay": 0.0,
+}
+# name -> a key of minigpt.gpt.PRESETS, what is changed in it, and the training
+RECIPES: dict[str, tuple[str, dict, dict]] = {
+    # nanoGPT's command for a CPU, restated: its block, its learning rates, its budget
+    "nanogpt": (
+        "mini",
+        {"bias": False},
+        {"lr": 1e-3, "min_lr": 1e-4, "decay": "cosine"},
+    ),
+    "plain": ("mini", {}, {}),
+    "adamw": ("modern", {}, {"lr": 2e-3}),
+    "muon": ("modern", {}, _MUON),
+    "best": (
+        "modern-shift",
+        {},
+        _MUON | {"steps": 2000, "batch_size": 12, "eval_every": 500},
+    ),
+    "cpu-long": (
+        "modern-shift",
+        {"context": 256, "n_heads": 6, "d_model": 192, "d_ff": 512, "dropout": 0.1},
+        _MUON | {"steps": 2500, "batch_size": 12, "weight_decay": 0.1},
+    ),
+}
+
+
+def recipe(name: str, vocab_size: int, **changes) -> tuple[GPTConfig, TrainConfig]:
+    """The model and the training of a recipe; `changes` replace single fields.
+
+    Args:
+        name: a key of `RECIPES`.
+        vocab_size: V.
+        changes: fields of `GPTConfig` or `TrainConfig`.
+
+    Raises:
+        ValueError: if the name or a field is unknown.
+    """
+    if name not in RECIPES:
+        raise ValueError(f"recipe {name!r} is unknown; choose {', '.join(RECIPES)}")
+    model_preset, of_model, of_training = RECIPES[name]
+    known = {field.name for field in dataclasses.fields(TrainConfig)}
+    for_training = {key: changes[key] for key in changes if key in known}
+    for_model = {key: changes[key] for key in changes if key not in known}
+    model = preset(model_preset, vocab_size, **(of_model | for_model))
+    return model, TrainConfig.from_dict(of_training | for_training)
 
 
 def main() -> int:

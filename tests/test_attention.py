@@ -275,6 +275,42 @@ def test_c08_half_precision_is_finite_and_keeps_its_dtype(dtype):
     torch.testing.assert_close(sums, torch.ones_like(sums), rtol=0, atol=1e-2)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("T", [1, 7, 64])
+def test_half_precision_on_a_cpu_goes_by_hand_when_short(monkeypatch, dtype, T):
+    """Same values and gradients as float64, and torch's slow kernel is not called."""
+    torch.manual_seed(0)
+    q, k, v = torch.randn(3, 2, 4, T, 16).to(dtype).unbind(0)
+    wide = [x.double().requires_grad_() for x in (q, k, v)]
+    expected = F.scaled_dot_product_attention(*wide, is_causal=True)
+    expected.square().sum().backward()
+
+    def refuse(*args, **kwargs):
+        raise AssertionError("torch's kernel was called")
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", refuse)
+    half = [x.clone().requires_grad_() for x in (q, k, v)]
+    y = minigpt.attention.attend(*half)
+    assert y.dtype == dtype
+    y.square().sum().backward()
+    pairs = [(y, expected), *((a.grad, b.grad) for a, b in zip(half, wide))]
+    for ours, exact in pairs:
+        worst = (ours.double() - exact).abs().max() / exact.abs().max().clamp(min=1)
+        assert worst < 0.02
+    for elsewhere in (q.float(), torch.zeros(1, 1, 512, 16, dtype=dtype)):
+        with pytest.raises(AssertionError, match="kernel"):
+            minigpt.attention.attend(elsewhere, elsewhere, elsewhere)
+
+
+def test_a11_dropout_of_weights_by_hand_is_dropout_of_weights():
+    q, k = torch.zeros(2, 1, 1, 64, 16, dtype=torch.bfloat16)
+    v = torch.ones(1, 1, 64, 16, dtype=torch.bfloat16)
+    torch.manual_seed(0)
+    rows = minigpt.attention.attend(q, k, v, dropout=0.5).float()[0, 0, :, 0]
+    assert rows[0] in (0.0, 2.0)  # its only weight, dropped or doubled
+    assert (rows[32:].mean() - 1).abs() < 0.2 and rows[32:].std() > 0.01
+
+
 @pytest.mark.parametrize("scale", [0.0, 1e4])
 def test_c08_no_nan_for_zeros_and_for_huge_inputs(scale):
     attn = build()
@@ -411,7 +447,8 @@ def test_second_seed_shapes():
 
 
 def test_public_names_are_documented():
-    assert minigpt.attention.__all__ == ["CausalSelfAttention", "attention_weights"]
+    names = ["HAND_BELOW", "attend", "CausalSelfAttention", "attention_weights"]
+    assert minigpt.attention.__all__ == names
     for item in (CausalSelfAttention, attention_weights):
         for word in ("Args:", "Raises:", "Source:"):
             assert word in inspect.getdoc(item)

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from minigpt.attention import CausalSelfAttention
 from minigpt.block import BLOCKS
 from minigpt.gpt import (
     FAMILIES,
@@ -17,9 +18,13 @@ from minigpt.gpt import (
     IGNORE,
     MLPS,
     NORMS,
+    POSITIONS,
     PRESETS,
     GPTConfig,
+    QKNormAttention,
+    QKNormRotaryAttention,
     RotaryAttention,
+    TokenShift,
     check_ids,
     check_tokens,
     count_by_formula,
@@ -39,11 +44,19 @@ EVERY = [
     for norm in NORMS
     for mlp in MLPS
     for order in BLOCKS
-] + [replace(TINY, positions="rotary", order=order) for order in ("pre", "post")]
+]
+EVERY += [replace(TINY, positions="rotary", order=order) for order in ("pre", "post")]
+EVERY += [replace(TINY, shift=True), replace(TINY, shift=True, norm="rmsnorm")]
+EVERY += [
+    replace(TINY, qk_norm=True, positions=positions, order=order)
+    for positions in POSITIONS
+    for order in ("pre", "post")
+]
 
 
 def name_of(config: GPTConfig) -> str:
-    return f"{config.norm}-{config.mlp}-{config.order}-{config.positions}"
+    extras = "-qk" * config.qk_norm + "-shift" * config.shift
+    return f"{config.norm}-{config.mlp}-{config.order}-{config.positions}{extras}"
 
 
 def build(config: GPTConfig, seed: int = 0) -> GPT:
@@ -85,6 +98,10 @@ def tokens(config: GPTConfig, B: int = 2, T: int | None = None) -> torch.Tensor:
             {"positions": "rotary", "d_model": 30},
             ["positions='rotary'", "d_model=30", "n_heads=2"],
         ),
+        ({"qk_norm": 1}, ["qk_norm=1", "True or False"]),
+        ({"shift": "yes"}, ["shift='yes'"]),
+        ({"zero_init": None}, ["zero_init=None"]),
+        ({"shift": True, "order": "post"}, ["shift=True", "order='post'"]),
     ],
 )
 def test_b01_a_wrong_config_is_refused_with_field_and_value(wrong, words):
@@ -466,6 +483,60 @@ def test_rotary_scores_see_distances_only():
     later_q, later_k, later_v = attn.queries_keys_values(x, start=100)
     assert torch.allclose(q @ k.mT, later_q @ later_k.mT, atol=1e-10)
     assert torch.equal(v, later_v) and not torch.allclose(q, later_q)
+
+
+def test_qk_norm_in_float64():
+    """formula: extras"""
+    torch.manual_seed(0)
+    x = 50 * torch.randn(2, 6, 32, dtype=torch.float64)
+    kinds = (
+        (QKNormAttention, CausalSelfAttention),
+        (QKNormRotaryAttention, RotaryAttention),
+    )
+    for kind, plain in kinds:
+        normed = kind(32, 4).double()
+        other = plain(32, 4).double()
+        other.load_state_dict(normed.state_dict())  # no parameters of its own
+        q, k, v = normed.queries_keys_values(x)
+        raw_q, raw_k, raw_v = other.queries_keys_values(x)
+        assert torch.equal(v, raw_v)
+        for got, raw in ((q, raw_q), (k, raw_k)):
+            for b, h, t in ((0, 0, 0), (1, 3, 5), (0, 2, 4)):
+                vector = raw[b, h, t].tolist()
+                size = math.sqrt(sum(a * a for a in vector) / len(vector) + 1e-6)
+                expected = torch.tensor([a / size for a in vector], dtype=torch.float64)
+                torch.testing.assert_close(got[b, h, t], expected)
+        scores = q @ k.mT / math.sqrt(8)
+        assert scores.abs().max() <= math.sqrt(8) + 1e-9
+
+
+def test_token_shift_adds_a_share_of_the_token_before():
+    torch.manual_seed(0)
+    norm = LayerNorm(6).double()
+    shift, x = TokenShift(norm, 6).double(), torch.randn(2, 5, 6, dtype=torch.float64)
+    assert torch.equal(shift(x), norm(x))  # nothing at the start
+    torch.nn.init.normal_(shift.mix)
+    y, h = shift(x), norm(x)
+    assert torch.equal(y[:, 0], h[:, 0])
+    for t in range(1, 5):
+        torch.testing.assert_close(y[:, t], h[:, t] + shift.mix * h[:, t - 1])
+    rest = shift(x[:, 3:], before=h[:, 2:3])  # as with a cache
+    torch.testing.assert_close(rest, y[:, 3:])
+
+
+def test_zero_init_begins_with_the_identity_and_exactly_ln_v():
+    config = replace(TINY, zero_init=True, tie_weights=False)
+    model = build(config).double()
+    x = torch.randn(2, 8, 16, dtype=torch.float64)
+    assert all(torch.equal(block(x), x) for block in model.blocks)
+    ids = tokens(config)
+    loss = next_token_loss(model(ids), ids)
+    assert loss.item() == pytest.approx(math.log(13), abs=1e-12)
+    loss.backward()  # and it can leave this state
+    assert model.head.weight.grad.abs().sum() > 0
+    tied = build(replace(TINY, zero_init=True))
+    assert tied.tok_emb.weight.abs().sum() > 0
+    assert not tied.blocks[0].mlp.down.weight.any()
 
 
 def test_a_rotary_model_has_no_table_and_still_tells_orders_apart():

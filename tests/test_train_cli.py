@@ -15,10 +15,11 @@ import torch
 import minigpt._train_cli as cli
 from minigpt.block import BLOCKS
 from minigpt.gpt import GPT, GPTConfig
-from minigpt.train import TrainConfig, load_checkpoint
+from minigpt.train import TrainConfig, checkpoints, last_readable, recipe
 
 ROOT = Path(__file__).resolve().parent.parent
 SIZE = "--context 16 --n-layers 1 --n-heads 2 --d-model 16 --batch-size 2 --warmup 2"
+ENDINGS = (".pt", ".safetensors")
 RHYTHM = "--eval-every 6 --checkpoint-every 3 --device cpu --sample 40"
 SMALL = [*SIZE.split(), *RHYTHM.split()]
 
@@ -53,7 +54,8 @@ def test_a_run_from_start_to_sample(tmp_path, capsys, short_text):
     assert "12 steps of 2 x 16 characters" in said and "on cpu in float32" in said
     assert "validation loss" in said and "nats per character" in said
     made = {path.name for path in tmp_path.iterdir()}
-    assert made == {"last.pt", "best.pt", "records.jsonl", "loss.svg"}
+    written = {f"step-0000{n:02}{end}" for n in (9, 12) for end in ENDINGS}
+    assert made == written | {"best.safetensors", "records.jsonl", "loss.svg"}
     assert "<svg" in (tmp_path / "loss.svg").read_text("utf-8")
     assert steps(tmp_path) == list(range(1, 13))
     sample = said.split("loss.svg\n")[1]
@@ -103,7 +105,7 @@ def test_resume_takes_the_recipe_from_the_run(tmp_path, capsys, short_text):
     assert run("--folder", tmp_path, "--resume") == 0  # complete already
     assert "already complete" in capsys.readouterr().out
     assert run("--folder", tmp_path, "--resume", "--steps", 8, "--sample", 0) == 0
-    stored = load_checkpoint(tmp_path / "last.pt")
+    stored = last_readable(tmp_path)[1]
     assert stored["step"] == 8 and stored["train_config"]["lr"] == 0.007
     assert stored["model_config"]["context"] == 16
     message = refused(capsys, "--folder", tmp_path, "--resume", "--lr", 0.1)
@@ -140,13 +142,39 @@ def test_help_tells_every_field_with_its_default(capsys):
             if field.name != "vocab_size":
                 assert f"--{field.name.replace('_', '-')}" in told
     assert "(default: 2000)" in told and "(default: 0.9 0.99)" in told
+    assert "nanogpt" in told and "(default: best" in told
     assert "runs/shakespeare" in told
     assert f"one of {', '.join(BLOCKS)} (default: pre)" in told
 
 
+def test_the_best_recipe_is_the_default_and_others_go_by_name(tmp_path):
+    parser = cli.make_parser()
+
+    def job(*options):
+        folder = ("--folder", str(tmp_path))
+        return cli.prepare(parser.parse_args([*folder, *options]))
+
+    best = job("--device", "cpu")
+    assert (best.model_config, best.config) == recipe("best", 65, device="cpu")
+    changed = job("--recipe", "nanogpt", "--d-model", "32", "--lr", "0.002")
+    assert changed.model_config.d_ff == 128 and changed.config.lr == 0.002
+    assert not changed.model_config.bias and changed.config.decay == "cosine"
+    assert job("--d-model", "64").model_config.d_ff == 170  # follows the width
+
+
+def test_resume_after_damage_names_the_file_and_goes_on(tmp_path, short_text):
+    run("--folder", tmp_path, "--steps", 12, *SMALL)
+    newest = checkpoints(tmp_path)[-1]
+    newest.write_bytes(newest.read_bytes()[:500])
+    with pytest.warns(UserWarning, match=rf"{newest.name} is incomplete.*before it"):
+        assert run("--folder", tmp_path, "--resume", "--steps", 15) == 0
+    assert last_readable(tmp_path)[1]["step"] == 15
+    assert steps(tmp_path) == list(range(1, 16))
+
+
 def test_clipping_can_be_switched_off(tmp_path, capsys, short_text):
     run("--folder", tmp_path, "--steps", 3, "--clip", "none", *SMALL)
-    assert load_checkpoint(tmp_path / "last.pt")["train_config"]["clip"] is None
+    assert last_readable(tmp_path)[1]["train_config"]["clip"] is None
     message = refused(capsys, "--folder", tmp_path / "b", "--clip", "much")
     assert "--clip" in message and "float, or none" in message
 
@@ -200,14 +228,14 @@ def test_ctrl_c_leaves_what_resume_goes_on_with(tmp_path):
         text=True,
     )
     deadline = time.monotonic() + 120
-    while not (tmp_path / "last.pt").exists() and time.monotonic() < deadline:
+    while not checkpoints(tmp_path) and time.monotonic() < deadline:
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 130
     advice = f"{sys.executable} -m minigpt.train --folder {tmp_path} --resume"
     assert advice in out  # a line that can be pasted, also with no environment active
-    reached = load_checkpoint(tmp_path / "last.pt")["step"]
+    reached = last_readable(tmp_path)[1]["step"]
     assert steps(tmp_path) == list(range(1, reached + 1))
     assert run("--folder", tmp_path, "--resume", "--steps", reached + 2) == 0
     assert steps(tmp_path)[-1] == reached + 2

@@ -1,10 +1,13 @@
-"""Remake the recorded runs of chapter 12: the default recipe, three seeds, one thread.
+"""Remake the recorded runs of chapter 12, one thread, in float32.
 
-    python tools/record.py         all seeds, about two minutes each on an idle core
-    python tools/record.py 1337    one of them
+    python tools/record.py                      every recipe, three seeds
+    python tools/record.py best muon            these
+    python tools/record.py best --seeds 11      one run
+    python tools/record.py --ablation           the table of single changes
 
-A record begins with a line that holds both configs; each further line holds ten losses,
-and the validation loss where it was measured.
+A run takes four minutes or more on an idle core. The record of a run begins with a line
+that holds both configs; each further line holds ten losses, and the validation loss
+where it was measured. The ablation is one line for each change, in one file.
 """
 
 import argparse
@@ -22,38 +25,63 @@ import torch  # noqa: E402
 from minigpt.book import records  # noqa: E402
 from minigpt.gpt import GPT, GPTConfig  # noqa: E402
 from minigpt.text import Batches, CharTokenizer, split, tiny_shakespeare  # noqa: E402
-from minigpt.train import TrainConfig, train  # noqa: E402
+from minigpt.train import TrainConfig, recipe, train  # noqa: E402
 
 ROW = 10  # steps in one line of a record
+FOLDER = ROOT / "minigpt" / "book" / "records"
+FIXED = {"device": "cpu", "dtype": "float32"}  # so that it is the same everywhere
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("seeds", nargs="*", type=int, default=list(records.SEEDS))
-    for seed in parser.parse_args(argv).seeds:
-        path = ROOT / "minigpt" / "book" / "records" / f"shakespeare_{seed}.jsonl"
-        path.parent.mkdir(exist_ok=True)
-        lines = record(seed)
-        text = "".join(json.dumps(line) + "\n" for line in lines)
-        path.write_text(text, "utf-8", newline="\n")
-        print(f"seed {seed}: validation loss {lines[-1]['val_loss']}", flush=True)
+    parser.add_argument("recipes", nargs="*", default=list(records.RECORDED))
+    parser.add_argument("--seeds", nargs="*", type=int, default=None)
+    parser.add_argument("--ablation", action="store_true")
+    args = parser.parse_args(argv)
+    torch.set_num_threads(1)
+    if args.ablation:
+        ablation(args.seeds[0] if args.seeds else records.SEEDS[0])
+        return 0
+    for name in args.recipes:
+        for seed in args.seeds or records.RECORDED.get(name, records.SEEDS):
+            lines = record(*configs(name, seed))
+            write(FOLDER / f"{name}_{seed}.jsonl", lines)
+            print(f"{name}, seed {seed}: {lines[-1]['val_loss']}", flush=True)
     return 0
 
 
-def record(seed: int) -> list[dict]:
+def ablation(seed: int) -> None:
+    """Change one thing at a time; a run that is in the file already is not repeated."""
+    path = FOLDER / "ablation.jsonl"
+    done = records.ablation() if path.exists() else []
+    for label, changes in records.CHANGES.items():
+        if any(line["label"] == label for line in done):
+            continue
+        lines = record(*configs("muon", seed, **records.ABLATED | changes))
+        line = {"label": label, "changes": changes, "seed": seed}
+        line["n_parameters"] = lines[0]["n_parameters"]
+        line["val_loss"] = lines[-1]["val_loss"]
+        done.append(line)
+        write(path, done)
+        print(f"{label}: {line['val_loss']}", flush=True)
+
+
+def configs(name: str, seed: int, **changes) -> tuple[GPTConfig, TrainConfig]:
+    vocab_size = CharTokenizer(tiny_shakespeare()).vocab_size
+    return recipe(name, vocab_size, seed=seed, **FIXED | changes)
+
+
+def record(model_config: GPTConfig, config: TrainConfig) -> list[dict]:
     """Train once and return the lines of the record."""
-    torch.set_num_threads(1)
     text = tiny_shakespeare()
-    tokenizer = CharTokenizer(text)
-    ids, val = split(torch.tensor(tokenizer.encode(text)))
-    config = TrainConfig(seed=seed, device="cpu")
-    torch.manual_seed(seed)
-    model = GPT(GPTConfig(vocab_size=tokenizer.vocab_size))
-    batches = Batches(ids, config.batch_size, model.config.context, seed=seed)
+    ids, val = split(torch.tensor(CharTokenizer(text).encode(text)))
+    torch.manual_seed(config.seed)
+    model = GPT(model_config)
+    batches = Batches(ids, config.batch_size, model_config.context, seed=config.seed)
     rows = train(model, batches, config, val=val)
     lines = [
         {
-            "model_config": model.config.to_dict(),
+            "model_config": model_config.to_dict(),
             "train_config": config.to_dict(),
             "n_parameters": sum(p.numel() for p in model.parameters()),
         }
@@ -65,6 +93,12 @@ def record(seed: int) -> list[dict]:
             line["val_loss"] = round(part[-1]["val_loss"], 4)
         lines.append(line)
     return lines
+
+
+def write(path: Path, lines: list[dict]) -> None:
+    path.parent.mkdir(exist_ok=True)
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    path.write_text(text, "utf-8", newline="\n")
 
 
 if __name__ == "__main__":
