@@ -4,16 +4,17 @@
 `cells`     code cells that enter the package, hidden code, the lines below a title
 `outline`   the ladder, the chapter list and the navigation, from `_ext/outline.yml`
 `glossary`  the terms in English and Korean
+`claims`    the marked sentences, and the page that lists their evidence
 `sources`   the list of references, with the places that use them
 `finish`    what is left to mend in the finished pages
 """
 
-from quiet_parts import cells, finish, glossary, outline, settings, sources
+from quiet_parts import cells, claims, finish, glossary, outline, settings, sources
 
 __all__ = ["setup"]
 
 
 def setup(app):
-    for part in (settings, cells, outline, glossary, sources, finish):
+    for part in (settings, cells, outline, glossary, sources, claims, finish):
         part.setup(app)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
