@@ -547,3 +547,36 @@ def test_public_names_are_documented():
     for thing in (record, fit, initialise):
         for word in ("Args:", "Returns:", "Raises:"):
             assert word in inspect.getdoc(thing)
+
+
+def test_a_halved_mean_square_over_20_layers():
+    """quiz: 1"""
+    share = math.sqrt(0.5**20)
+    assert 1 / 1100 < share < 1 / 1000
+    assert 0.9e-6 < 0.5**20 < 1e-6
+
+
+def test_averages_of_averages_end_at_the_first_token():
+    """quiz: 5"""
+    n = 12
+    average = torch.ones(n, n, dtype=torch.float64).tril()
+    average /= average.sum(1, keepdim=True)
+    values = torch.linalg.eigvals(average).real.sort(descending=True).values
+    assert values[0] == pytest.approx(1) and values[1] == pytest.approx(0.5)
+    x = torch.randn(n, 3, dtype=torch.float64)
+    far = torch.linalg.matrix_power(average, 60) @ x
+    torch.testing.assert_close(far, x[:1].expand(n, 3), atol=1e-6, rtol=0)
+
+
+def test_the_default_start_leaves_a_sixth():
+    """quiz: 2"""
+    torch.manual_seed(0)
+    n = 512
+    layer = nn.Linear(n, n, bias=False)  # the default start, without its biases
+    x = torch.randn(2000, n)
+    kept = layer(x).relu().square().mean() / x.square().mean()
+    assert kept.item() == pytest.approx(1 / 6, rel=0.05)
+    he = layer(x) * math.sqrt(2 / n) / layer.weight.std()
+    assert (he.relu().square().mean() / x.square().mean()).item() == pytest.approx(
+        1, rel=0.05
+    )
