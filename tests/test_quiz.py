@@ -5,10 +5,15 @@ with a screen reader: an option is a summary that opens to say whether it is rig
 """
 
 import json
+import math
 import re
 from pathlib import Path
 
 import pytest
+import torch
+
+from minigpt.attention import CausalSelfAttention
+from minigpt.mlp import MLP
 
 ROOT = Path(__file__).resolve().parents[1]
 CHAPTERS = sorted(ROOT.glob("chapters/[0-9]*.ipynb"))
@@ -77,6 +82,49 @@ def test_what_an_answer_computes_is_computed_by_a_test(path):
     known = {int(number) for number in re.findall(r"quiz: (\d+)", tests)}
     assert computed(path) <= known, f"no test for {sorted(computed(path) - known)}"
     assert known <= set(options(quiz(path))), "a test of a question that is not there"
+
+
+SELFTEST = ROOT / "selftest.md"
+
+
+def test_selftest_asks_about_each_of_the_first_chapters():
+    text = SELFTEST.read_text("utf-8")
+    found = options(text)
+    assert list(found) == list(range(1, 10))
+    for number, choices in found.items():
+        right = [says for _, says in choices if says.startswith("Right.")]
+        assert len(right) == 1 and len(choices) >= 3, f"question {number}"
+        for _, says in choices:
+            assert says.startswith(("Right.", "Wrong.")), f"question {number}: {says}"
+
+
+def test_a_wrong_answer_of_the_selftest_names_the_section_to_read():
+    """Question 1 to 3 are about chapter 1, and so on; the section is there."""
+    for number, choices in options(SELFTEST.read_text("utf-8")).items():
+        chapter = CHAPTERS[(number - 1) // 3]
+        headings = re.findall(r"#+ (.+?)\\n", chapter.read_text("utf-8"))
+        slugs = {
+            re.sub(r"[^a-z0-9 -]", "", h.lower()).replace(" ", "-") for h in headings
+        }
+        for _, says in choices:
+            if says.startswith("Wrong."):
+                link = re.search(r"\(chapters/(\w+)\.ipynb#([\w-]+)\)", says)
+                assert link, f"question {number}: {says}"
+                assert link[1] == chapter.stem and link[2] in slugs, link[0]
+
+
+def test_what_the_selftest_computes():
+    """Questions 2, 4 and 9."""
+    assert round(math.log(65), 1) == 4.2 and round(1 / 65, 3) == 0.015
+    torch.manual_seed(0)
+    products = torch.randn(20000, 64) * torch.randn(20000, 64)
+    assert products.sum(1).var().item() == pytest.approx(64, rel=0.05)
+    d = 48
+    count = [
+        sum(p.numel() for p in part.parameters() if p.ndim == 2)
+        for part in (CausalSelfAttention(d, 4), MLP(d, 4 * d))
+    ]
+    assert count == [4 * d**2, 8 * d**2]
 
 
 def test_a_quiz_of_wrong_form_is_found():
