@@ -66,7 +66,7 @@ def test_a_measured_claim_finds_its_verdict(tmp_path):
     (claim,) = read(book(tmp_path, GOOD))
     assert claim.name == "a" and claim.text == "It holds."
     assert claim.verdicts == ["all three seeds: True"]
-    assert claim.chapter.n_seeds == 3
+    assert claim.n_seeds == 3
 
 
 def test_a_cited_claim_finds_its_source(tmp_path):
@@ -115,3 +115,43 @@ def test_two_verdicts_need_a_choice(tmp_path):
     (tmp_path / "other").mkdir()
     (claim,) = read(book(tmp_path / "other", chosen, output))
     assert claim.verdicts == ["second: True"]
+
+
+def test_an_indented_verdict_is_shown_with_the_line_above_it(tmp_path):
+    output = "every seed:\n  small: True\nevery layer:\n  small: True\n"
+    mark = GOOD.replace(">It", ' data-verdict="every layer: small">It')
+    (claim,) = read(book(tmp_path, mark, output))
+    assert claim.verdicts == ["every layer: small: True"]
+
+
+def test_a_verdict_under_another_one_continues_it(tmp_path):
+    output = "without warm-up it fails: True\n           with it, not: True\n"
+    mark = GOOD.replace(">It", ' data-verdict="with it, not">It')
+    (claim,) = read(book(tmp_path, mark, output))
+    assert claim.verdicts == ["without warm-up it fails; with it, not: True"]
+
+
+def test_a_heading_that_speaks_of_seeds_asks_for_the_spread(tmp_path):
+    mark = '<span id="claim-a" data-cell="verdict">It holds.</span>'
+    with pytest.raises(ClaimError, match="speaks of seeds"):
+        read(book(tmp_path, mark, "every seed:\n  small: True\n"))
+
+
+def test_a_cell_with_seeds_of_its_own_says_how_many(tmp_path):
+    root = book(tmp_path, GOOD)
+    path = root / "chapters" / "01_one.ipynb"
+    text = path.read_text("utf-8")
+    path.write_text(
+        text.replace("SEEDS = book.seeds(3)", "for seed in range(5): f"), "utf-8"
+    )
+    (claim,) = read(root)
+    assert claim.n_seeds == 5
+
+
+def test_a_spread_without_seeds_is_none(tmp_path):
+    root = book(tmp_path, GOOD)
+    path = root / "chapters" / "01_one.ipynb"
+    text = path.read_text("utf-8")
+    path.write_text(text.replace("SEEDS = book.seeds(3)", "f()"), "utf-8")
+    with pytest.raises(ClaimError, match="how many seeds"):
+        read(root)

@@ -9,7 +9,8 @@ plain sentence:
     id            "claim-" and a name, unique in the book
     data-cell     a code cell of the chapter whose verdict, a line ending in True,
                   shows it
-    data-verdict  how that line begins, where the cell prints more than one
+    data-verdict  how that line begins, where the cell prints more than one; a line that
+                  is indented may be named with the line that it stands under
     data-spread   the cell that shows all seeds; needed when the verdict speaks of seeds
     data-cite     key of references.bib, a comma, and the place in it: "ba2016layer, §3"
     data-says     what the source says there, in our words; goes with data-cite
@@ -20,6 +21,7 @@ without evidence, or whose verdict is not True, stops the build.
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from html.parser import HTMLParser
@@ -41,6 +43,7 @@ ALLOWED = {
     "data-says",
 }
 SEEDS = re.compile(r"\bbook\.seeds\((\d+)\)")
+OWN_SEEDS = re.compile(r"\bfor (?:seed|s) in range\((\d+)\)")
 PAGE = "claims"
 
 
@@ -70,9 +73,11 @@ class Chapter:
     def name(self) -> str:
         return self.path.stem
 
-    @cached_property
-    def n_seeds(self) -> int | None:
-        found = (SEEDS.search("".join(c["source"])) for c in self.code.values())
+    def n_seeds(self, cell: str) -> int | None:
+        """How many seeds a cell shows: its own number of them, or the chapter's."""
+        sources = ["".join(c["source"]) for c in self.code.values()]
+        found = [OWN_SEEDS.search("".join(self.code[cell]["source"]))]
+        found += [SEEDS.search(source) for source in sources]
         return next((int(match[1]) for match in found if match), None)
 
     def printed(self, cell: str) -> list[str]:
@@ -111,7 +116,15 @@ class Claim:
         """The printed lines that the mark may mean: it must be exactly one."""
         start = self.marks.get("data-verdict", "")
         lines = self.chapter.printed(self.marks["data-cell"])
-        return [line for line in lines if is_verdict(line) and line.startswith(start)]
+        return [
+            whole
+            for line, whole in in_context(lines)
+            if line.startswith(start) or whole.startswith(start)
+        ]
+
+    @property
+    def n_seeds(self) -> int | None:
+        return self.chapter.n_seeds(self.marks["data-spread"])
 
     def problems(self, known: set[str]) -> list[str]:
         """What keeps the claim from being one; `known` are the bibliography's keys."""
@@ -137,6 +150,8 @@ class Claim:
         found = [] if line.endswith("True") else [f"its verdict is {line!r}"]
         if "seed" in line and "data-spread" not in self.marks:
             found.append("its verdict speaks of seeds: data-spread must show them")
+        if "data-spread" in self.marks and not self.n_seeds:
+            found.append(f"cell {cells[1]!r} does not say over how many seeds")
         return found
 
     def _problems_of_the_source(self, known: set[str]) -> list[str]:
@@ -151,6 +166,24 @@ class Claim:
 
 def is_verdict(line: str) -> bool:
     return line.rstrip().endswith(("True", "False"))
+
+
+def in_context(lines: list[str]) -> Iterator[tuple[str, str]]:
+    """Each verdict alone, and together with the lines that it is indented under."""
+    for number, line in enumerate(lines):
+        if not is_verdict(line):
+            continue
+        whole, depth = " ".join(line.split()), indent(line)
+        for above in reversed(lines[:number]):
+            if above.strip() and indent(above) < depth:
+                depth = indent(above)
+                heading = re.sub(r":\s*(True|False)$", ";", above.strip())
+                whole = f"{heading} {whole}"
+        yield line.strip(), whole
+
+
+def indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
 
 
 class Marks(HTMLParser):
@@ -283,11 +316,11 @@ class ClaimsDirective(SphinxDirective):
 
     def measurement(self, claim: Claim) -> nodes.paragraph:
         line = nodes.paragraph("", "Measured: ", classes=["qp-measured"])
-        line += nodes.literal("", " ".join(claim.verdicts[0].split()))
+        line += nodes.literal("", claim.verdicts[0])
         line += nodes.Text(" (")
         line += self.link(claim, f"cell-{claim.marks['data-cell']}", "cell")
         if "data-spread" in claim.marks:
-            line += nodes.Text(f", {claim.chapter.n_seeds} seeds, their ")
+            line += nodes.Text(f", {claim.n_seeds} seeds, their ")
             line += self.link(claim, f"cell-{claim.marks['data-spread']}", "spread")
         line += nodes.Text(")")
         return line
