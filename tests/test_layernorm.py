@@ -577,3 +577,34 @@ def test_same_result_without_vector_instructions():
     x = torch.linspace(-3, 4, 96).view(2, 48).sin()
     expected = torch.tensor(json.loads(done.stdout))
     torch.testing.assert_close(LayerNorm(48)(x), expected, rtol=0, atol=2e-6)
+
+
+def test_the_token_of_two_numbers():
+    """quiz: 1"""
+    x = torch.tensor([1.0, 3.0], dtype=torch.float64)
+    one, none = torch.ones(2).double(), torch.zeros(2).double()
+    assert layer_norm(x, one, none, 1e-12).tolist() == pytest.approx([-1, 1])
+    sample = (x - x.mean()) / x.std()  # divided by D - 1
+    assert sample.tolist() == pytest.approx([-0.7071, 0.7071], abs=1e-4)
+    assert sample.square().mean().item() == pytest.approx(0.5)
+
+
+def test_a_token_of_a_thousandth():
+    """quiz: 2"""
+    assert 0.001 / math.sqrt(1e-6 + 1e-5) == pytest.approx(0.3015, abs=1e-3)
+    x = torch.tensor([0.001, -0.001], dtype=torch.float64)
+    assert LayerNorm(2).double()(x)[0].item() == pytest.approx(0.3015, abs=1e-3)
+
+
+def test_ten_times_louder_a_tenth_of_the_gradient():
+    """quiz: 5"""
+    torch.manual_seed(0)
+    token, above = torch.randn(2, 16, dtype=torch.float64)
+    norm = LayerNorm(16, eps=1e-12).double()
+    sizes = []
+    for scale in (1, 10):
+        x = (scale * token).requires_grad_()
+        (norm(x) @ above).backward()
+        sizes.append(x.grad.norm().item())
+        assert (x.grad @ x).abs().item() < 1e-9 * x.grad.norm() * x.norm()
+    assert sizes[0] / sizes[1] == pytest.approx(10)

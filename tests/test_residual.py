@@ -362,3 +362,40 @@ def test_highway_mixes_output_and_input():
         assert y[i].item() == pytest.approx(t * h[i].item() + (1 - t) * x[i].item())
     linear = nn.Linear(3, 3).double()
     torch.testing.assert_close(Residual(linear)(x) / 2, 0.5 * linear(x) + 0.5 * x)
+
+
+def test_half_way_ten_times():
+    """quiz: 2"""
+    x = torch.ones(4, dtype=torch.float64, requires_grad=True)
+    y = x
+    for _ in range(10):
+        y = y + -y / 2
+    y.sum().backward()
+    assert (
+        x.grad[0].item()
+        == 2**-10
+        == sum(math.comb(10, k) * (-1 / 2) ** k for k in range(11))
+    )
+    assert 1 / 1100 < 2**-10 < 1 / 1000
+
+
+def test_ten_writes_as_large_as_the_stream():
+    """quiz: 3"""
+    torch.manual_seed(0)
+    stream = torch.randn(20000, dtype=torch.float64)
+    before = stream.square().mean()
+    for _ in range(10):
+        write = torch.randn_like(stream)
+        stream = (
+            stream + write * (stream.square().mean() / write.square().mean()) ** 0.5
+        )
+    grown = (stream.square().mean() / before).item()
+    assert grown == pytest.approx(1024, rel=0.2)
+
+
+def test_gpt2_scales_by_the_number_of_writes():
+    """quiz: 4"""
+    model = GPT(GPTConfig(65, n_layers=12, n_heads=2, d_model=64))
+    assert len(list(writes(model))) == 24
+    down = model.blocks[3].mlp.down.weight.std().item()
+    assert down == pytest.approx(0.02 / math.sqrt(24), rel=0.05)
