@@ -548,3 +548,32 @@ def test_public_names_are_documented():
         for word in ("Args:", "Source:"):
             assert word in inspect.getdoc(thing)
     assert "Returns:" in inspect.getdoc(RMSNorm.forward)
+
+
+def test_the_token_three_four():
+    """quiz: 1"""
+    x = torch.tensor([3.0, 4.0], dtype=torch.float64)
+    y = rms_norm(x, torch.ones(2).double(), 1e-12)
+    assert y.tolist() == pytest.approx([0.85, 1.13], abs=0.005)
+    assert x.square().mean().item() == 12.5 and x.mean().item() == 3.5
+    assert math.sqrt(12.5) == pytest.approx(3.54, abs=0.005)
+    assert x.norm().item() == 5
+
+
+def test_a_shift_of_a_hundred():
+    """quiz: 2"""
+    torch.manual_seed(0)
+    x = torch.randn(8, dtype=torch.float64)
+    layer, rms = nn.LayerNorm(8).double(), RMSNorm(8).double()
+    assert torch.allclose(layer(x), layer(x + 100), atol=1e-6)
+    assert (rms(x) - rms(x + 100)).abs().max() > 0.5
+
+
+def test_the_square_of_300_in_float16():
+    """quiz: 5"""
+    x = torch.full((4,), 300.0, dtype=torch.float16)
+    assert torch.finfo(torch.float16).max == 65504 < 300**2 == 90000
+    assert (x * x).isinf().all() and (x * x).float().isinf().all()
+    assert (x.float() ** 2).mean().rsqrt().mul(x.float()).tolist() == pytest.approx(
+        [1.0] * 4
+    )
