@@ -689,3 +689,13 @@ def test_public_names_are_documented():
         assert "Returns:" in inspect.getdoc(block.forward)
     for thing in (Block, DeepNormBlock, deepnorm_scales, scale_deepnorm):
         assert "Args:" in inspect.getdoc(thing)
+
+
+def test_the_sixty_fourth_write():
+    """quiz: 4"""
+    torch.manual_seed(0)
+    updates = torch.randn(64, 4096, dtype=torch.float64)
+    stream = updates[:63].sum(0)
+    share = (updates[63].norm() / stream.norm()).item()
+    assert share == pytest.approx(1 / 8, rel=0.05)
+    assert share**2 == pytest.approx(1 / 64, rel=0.1)
