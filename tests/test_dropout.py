@@ -450,3 +450,20 @@ def test_the_records_tool_finds_the_chapters_cells(monkeypatch, capsys):
     names["SIZE"].update(n_layers=1, d_model=8, steps=4)
     result = names["run"](0.2, 0, names["page"](0, 200), looks=2)
     assert len(result.seen) == len(result.unseen) == 2 and len(result.loop) == 4
+
+
+def test_a_value_of_one_at_a_fifth():
+    """quiz: 1"""
+    torch.manual_seed(0)
+    y = dropout(torch.ones(100_000), 0.2, True)
+    assert sorted(set(y.tolist())) == [0, 1.25] and 1 / 0.8 == 1.25
+    assert y.mean().item() == pytest.approx(1, abs=0.01)
+    assert (y == 0).float().mean().item() == pytest.approx(0.2, abs=0.01)
+
+
+def test_the_mean_square_doubles_at_a_half():
+    """quiz: 2"""
+    torch.manual_seed(0)
+    x = torch.randn(100_000)
+    loud = dropout(x, 0.5, True).square().mean() / x.square().mean()
+    assert loud.item() == pytest.approx(2, rel=0.02)
