@@ -469,3 +469,27 @@ def test_the_record_is_complete_and_compares_equals():
     }
     for kind in ("swiglu", "geglu", "reglu", "bilinear"):
         assert all(losses[kind, s] < losses["gelu", s] for s in range(5)), kind
+
+
+def test_where_silu_is_lowest():
+    """quiz: 2"""
+    z = torch.linspace(-10, 10, 200_001, dtype=torch.float64)
+    lowest, at = F.silu(z).min(0)
+    assert z[at].item() == pytest.approx(-1.278, abs=1e-3)
+    assert lowest.item() == pytest.approx(1 - 1.278, abs=1e-3)
+    assert lowest.item() == pytest.approx(-0.28, abs=0.005)
+    assert F.silu(torch.tensor(100.0)).item() == 100
+
+
+def test_the_width_at_96():
+    """quiz: 3"""
+    assert 3 * 96 * 256 == 2 * 96 * 384 and 256 * 3 == 8 * 96
+    assert 3 * 96 * 384 == 1.5 * (2 * 96 * 384)
+
+
+def test_four_times_the_input_of_a_product():
+    """quiz: 5"""
+    torch.manual_seed(0)
+    mlp = GatedMLP(8, 12, kind="bilinear").double()
+    x = torch.randn(3, 8, dtype=torch.float64)
+    torch.testing.assert_close(mlp(4 * x), 16 * mlp(x))
