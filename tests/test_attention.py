@@ -452,3 +452,31 @@ def test_public_names_are_documented():
     for item in (CausalSelfAttention, attention_weights):
         for word in ("Args:", "Raises:", "Source:"):
             assert word in inspect.getdoc(item)
+
+
+def test_the_spread_of_a_score():
+    """quiz: 1"""
+    torch.manual_seed(0)
+    q, k = torch.randn(2, 50_000, 16)
+    scores = (q * k).sum(-1)
+    assert scores.std().item() == pytest.approx(4, rel=0.02)
+    assert scores.var().item() == pytest.approx(16, rel=0.04)
+    assert (scores / math.sqrt(16)).std().item() == pytest.approx(1, rel=0.02)
+
+
+def test_twice_the_heads_twice_the_weights():
+    """quiz: 2"""
+    x = torch.randn(1, 5, 64)
+    four, eight = (CausalSelfAttention(64, heads) for heads in (4, 8))
+    assert 64 // 4 == 16 and 64 // 8 == 8
+    count = [sum(p.numel() for p in attn.parameters()) for attn in (four, eight)]
+    assert count[0] == count[1]
+    weights = [attention_weights(attn, x).numel() for attn in (four, eight)]
+    assert weights[1] == 2 * weights[0]
+
+
+def test_pairs_of_four_times_as_many_tokens():
+    """quiz: 5"""
+    attn = CausalSelfAttention(16, 2)
+    few, many = (attention_weights(attn, torch.randn(1, T, 16)) for T in (32, 128))
+    assert many.numel() == 16 * few.numel() and 128 == 4 * 32

@@ -202,3 +202,12 @@ def test_public_names_are_documented():
     assert minigpt.mlp.__all__ == ["MLP"]
     for word in ("Args:", "Raises:", "Source:"):
         assert word in inspect.getdoc(MLP)
+
+
+def test_weights_do_not_grow_with_the_text():
+    """quiz: 1"""
+    mlp = MLP(64, 256, bias=False)
+    assert sum(p.numel() for p in mlp.parameters()) == 2 * 64 * 256 == 32_768
+    assert mlp(torch.randn(1, 10, 64)).shape == (1, 10, 64)
+    assert mlp(torch.randn(1, 1000, 64)).shape == (1, 1000, 64)
+    assert mlp.up.weight.numel() == 16_384

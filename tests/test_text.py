@@ -686,3 +686,14 @@ def test_package_imports_from_the_module():
     assert expected | {"windows", "Batches", "split"} <= set(module.__all__)
     documented = [getattr(module, name) for name in module.__all__]
     assert all(item.__doc__ for item in documented if callable(item))
+
+
+def test_windows_of_ten_tokens():
+    """quiz: 1"""
+    x, _ = windows(torch.arange(10), 4, stride=1)
+    assert len(x) == 6 == 10 - 5 + 1
+
+
+def test_perplexity_of_two_nats():
+    """quiz: 2"""
+    assert round(math.exp(2.08), 1) == 8.0 and 2**2 == 4
