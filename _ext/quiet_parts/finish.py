@@ -40,8 +40,10 @@ def mend(text: str) -> str:
     count = itertools.count(1)
 
     def region(found):
-        head = re.search(r"<thead>.*?</thead>", found[1], re.S)
-        words = re.sub(r"<[^>]+>", " ", head[0]) if head else ""
+        name = re.search(
+            r'<span class="caption-text">.*?</span>|<thead>.*?</thead>', found[1], re.S
+        )
+        words = re.sub(r"<[^>]+>", " ", name[0]) if name else ""
         words = re.sub(r"[\\$(){}^_\s]+", " ", words).strip().replace('"', "'")
         label = f"Table {next(count)}" + (f": {words}" if words else "")
         start = (
