@@ -13,6 +13,7 @@ except ModuleNotFoundError as error:
         name=error.name,
     ) from None
 
+from minigpt.book import check
 from minigpt.book.explorable import Explorable
 from minigpt.book.figures import COLORS, CYCLE, Figure
 from minigpt.book.live import panel, static
@@ -24,6 +25,7 @@ __all__ = [
     "CYCLE",
     "Explorable",
     "Figure",
+    "check",
     "panel",
     "seeds",
     "setting",
