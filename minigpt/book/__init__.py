@@ -17,6 +17,7 @@ from minigpt.book import check
 from minigpt.book.explorable import Explorable
 from minigpt.book.figures import COLORS, CYCLE, Figure
 from minigpt.book.live import panel, static
+from minigpt.book.quiz import quiz
 from minigpt.book.setting import seeds, setting
 from minigpt.book.tables import table
 
@@ -27,6 +28,7 @@ __all__ = [
     "Figure",
     "check",
     "panel",
+    "quiz",
     "seeds",
     "setting",
     "static",
