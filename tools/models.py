@@ -47,24 +47,27 @@ SHOWN = {
     "tied": {"yes": "yes", "no": "no"},
     "dropout": {"0.1": "0.1", "none": "none", "not stated": "not stated"},
 }
-TABLES = {  # name: caption, {topic: head}
+TABLES = {  # name: what the caption says, {topic: head}
     "norm": (
-        "The norm, and where it stands",
+        "which norm, and where in the block",
         {"norm": "Norm", "place": "Place"},
     ),
     "mlp": (
-        "The MLP, and how wide it is",
+        "which MLP, and its inner width in widths of the stream",
         {"mlp": "MLP", "width": "d_ff / d_model"},
     ),
     "positions": (
-        "Positions, and whether queries and keys are normalised",
+        "how a token's place enters, and whether queries and keys are normalised",
         {"positions": "Positions", "qk_norm": "QK-norm"},
     ),
     "dropout": (
-        "Dropout in pretraining, and biases",
+        "dropout in pretraining, and which linear maps have a bias",
         {"dropout": "Dropout", "biases": "Biases"},
     ),
-    "tied": ("The head and the token embedding", {"tied": "One matrix"}),
+    "tied": (
+        "whether the head is the token embedding's matrix",
+        {"tied": "One matrix"},
+    ),
 }
 TOPICS = [topic for _, heads in TABLES.values() for topic in heads]
 
@@ -129,6 +132,7 @@ def table(data: dict, name: str) -> str:
         [label(model), *(cell(data, model, topic) for topic in heads)]
         for model in data["models"]
     ]
+    caption = f"{len(rows)} models: {caption}"
     return markdown(caption, ["Model", *heads.values()], rows)
 
 
