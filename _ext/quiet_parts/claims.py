@@ -148,7 +148,8 @@ class Claim:
             ]
         line = self.verdicts[0]
         found = [] if line.endswith("True") else [f"its verdict is {line!r}"]
-        if "seed" in line and "data-spread" not in self.marks:
+        of_seeds = "seed" in line.replace("same seed", "")
+        if of_seeds and "data-spread" not in self.marks:
             found.append("its verdict speaks of seeds: data-spread must show them")
         if "data-spread" in self.marks and not self.n_seeds:
             found.append(f"cell {cells[1]!r} does not say over how many seeds")
@@ -299,6 +300,7 @@ class ClaimsDirective(SphinxDirective):
     def item(self, claim: Claim) -> nodes.list_item:
         item = nodes.list_item("", ids=[f"claim-{claim.name}"])
         text = re.sub(r"\]\((\d\d_\w+\.ipynb)", r"](chapters/\1", claim.text)
+        text = text[0].upper() + text[1:].rstrip(".") + "."
         self.state.nested_parse(StringList([text], self.env.docname), 0, item)
         sentence = next(item.findall(nodes.paragraph))
         sentence += nodes.Text(" ")
@@ -319,9 +321,12 @@ class ClaimsDirective(SphinxDirective):
         line += nodes.literal("", claim.verdicts[0])
         line += nodes.Text(" (")
         line += self.link(claim, f"cell-{claim.marks['data-cell']}", "cell")
-        if "data-spread" in claim.marks:
-            line += nodes.Text(f", {claim.n_seeds} seeds, their ")
-            line += self.link(claim, f"cell-{claim.marks['data-spread']}", "spread")
+        spread = claim.marks.get("data-spread")
+        if spread:
+            line += nodes.Text(f", {claim.n_seeds} seeds")
+        if spread and spread != claim.marks["data-cell"]:
+            line += nodes.Text(", their ")
+            line += self.link(claim, f"cell-{spread}", "spread")
         line += nodes.Text(")")
         return line
 
