@@ -98,14 +98,11 @@ _ATTEND: list[tuple[str, str, _Attend]] = [
     ),
     (
         "the mask",
-        "The hidden scores are multiplied by 0 or set to a small number; they are to "
-        "be minus infinity.",
-        _variant(fill=1e-9),
-    ),
-    (
-        "the mask",
-        "The hidden scores are lowered by 1 only; set them to minus infinity.",
-        _variant(fill=-1.0),
+        "1 is subtracted from the hidden scores; they are to be minus infinity.",
+        lambda q, k, v: (
+            (q @ k.mT / math.sqrt(q.shape[-1]) - 1.0 * _hidden(q.shape[-2])).softmax(-1)
+            @ v
+        ),
     ),
     (
         "the scale",
@@ -786,7 +783,6 @@ def last_token(judge: Judge, answer):
                         "hides the rest. The last token may look at everything.",
                         end(v[:, :, :1]),
                     ),
-                    ("The first token's output came back.", attn(x)[:, 0]),
                     ("The input's last token came back.", x[:, -1]),
                     (
                         "The last query leaves out its own key.",

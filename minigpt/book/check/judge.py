@@ -5,6 +5,7 @@ import dis
 import inspect
 import io
 import linecache
+import math
 import random
 import re
 import sysconfig
@@ -278,6 +279,7 @@ class Judge:
         ]
         rows = [(label, text) for label, text in rows if text]
         values = {"yours": number(yours[at]), "expected": number(expected[at])}
+        best, nearest = None, math.inf
         for sentence, wrong in mistakes:
             output = _evaluate(wrong)
             if output is None or output.shape != yours.shape:
@@ -286,7 +288,11 @@ class Judge:
             if close(output, expected, tolerance):
                 continue
             if close(yours, output, max(tolerance, 1e-4), equal_nan=True):
-                self.fail(_fill(sentence, values), rows)
+                gap = (yours - output).abs().nan_to_num(0.0, 0.0).max().item()
+                if gap < nearest:
+                    best, nearest = sentence, gap
+        if best is not None:
+            self.fail(_fill(best, values), rows)
         parts = [_fill(fallback, values), _relation(yours, expected, tolerance)]
         if fallback and not yours.isfinite().all():
             parts = parts[:1]  # it says what the general remark would guess at

@@ -133,60 +133,72 @@ def _random(*shape: int, seed: int = 1, dtype: torch.dtype = torch.float32) -> T
 
 def _each_token(judge: Judge, norm: _Norm):
     """Change another token, and see whether the first one's output moves."""
-    x = _random(2, 3, 4)
+    x = _random(3, 3, 4)
     with judge.mechanism("each token by itself"):
-        before = norm(x)
+        before = norm(x).detach()
+
+        def after(place: tuple) -> Tensor:
+            changed = x.clone()
+            changed[place] = 2 - 3 * changed[place]
+            return norm(changed)[0, 0].detach()
+
         others = {
             "sentence": (0, slice(1, None)),
-            "batch": (1, 0),
-            "both": (1, slice(1, None)),
+            "batch": (slice(1, None), 0),
+            "both": (slice(1, None), slice(1, None)),
         }
-        moved = {}
-        for name, place in others.items():
-            changed = x.clone()
-            changed[place] = 3 * changed[place] + 2
-            moved[name] = not close(norm(changed)[0, 0], before[0, 0], 1e-3)
+        moved = {
+            name: not close(after(place), before[0, 0], 1e-3)
+            for name, place in others.items()
+        }
         if not any(moved.values()):
             return
-        alone = x.clone()
-        alone[1, 1, 1:] = 9.0  # number 0 of that token stays
-        per_channel = close(norm(alone)[0, 0, 0], before[0, 0, 0], 1e-3)
+        which = next(name for name, moves in moved.items() if moves)
+        place = (*others[which], slice(1, None))  # number 0 of those tokens stays
+        per_number = close(after(place)[0], before[0, 0, 0], 1e-3)
         if moved["sentence"] and (moved["batch"] or moved["both"]):
             where = (
                 "over batch and time, as BatchNorm does"
-                if per_channel
+                if per_number
                 else "over the whole tensor: `mean()` and `var()` without `dim`, say"
             )
         elif moved["sentence"]:
             where = (
                 "along the sentence, the wrong axis: `dim=1` here"
-                if per_channel
+                if per_number
                 else "over a whole sentence, all its tokens together"
             )
         else:
             where = "along the batch, the wrong axis: `dim=0`"
-        changed = x.clone()
-        place = others["sentence" if moved["sentence"] else "batch"]
-        if not moved["sentence"] and not moved["batch"]:
-            place = others["both"]
-        changed[place] = 3 * changed[place] + 2
         judge.fail(
-            "Your statistics are taken " + where + ". Another token was changed, and "
-            "this token's output changed with it. Each token has its own: `dim=-1`.",
+            "Your statistics are taken " + where + ". Other tokens were changed, and "
+            "this token's output changed with them. Each token has its own: `dim=-1`.",
             [
                 ("x[0, 0]", numbers(x[0, 0])),
-                (
-                    "expected",
-                    numbers(before[0, 0].detach()) + "   as before the change",
-                ),
-                ("yours", numbers(norm(changed)[0, 0].detach())),
+                ("expected", numbers(before[0, 0]) + "   as before the change"),
+                ("yours", numbers(after(others[which]))),
             ],
         )
 
 
+def _unasked(right: Tensor) -> list:
+    """What a gain of 1 must not do."""
+    return [
+        (
+            "Every number is twice what it should be, though the gain is 1. Is the gain "
+            "1 + weight, as in Gemma? Here it is the weight itself.",
+            2 * right,
+        ),
+        (
+            "The gain of 1 is added to every number. A gain is multiplied.",
+            right + 1,
+        ),
+    ]
+
+
 def _gain(judge: Judge, norm: _Norm, normed: Callable, name: str, extra: bool = False):
     """The gain: one number for each place, multiplied in once, after the division."""
-    x = torch.tensor([[1.0, -2.0, 3.0, 2.0]])
+    x = torch.tensor([[[1.0, -2.0, 3.0, 2.0]]])
     w = torch.tensor([2.0, 0.5, -1.0, 3.0])
     b = torch.tensor([0.25, 0.75, -0.5, 1.5]) if norm.shift or extra else None
     if norm.made:
@@ -211,12 +223,7 @@ def _gain(judge: Judge, norm: _Norm, normed: Callable, name: str, extra: bool = 
                 "a gain of 1 that does not show.",
                 hat * w * w,
             ),
-            ("The gain is added, and should be multiplied.", hat + w),
             ("You divide by the gain, and should multiply.", hat / w),
-            (
-                "The gain is 1 + weight, as in Gemma; here it is the weight.",
-                hat * (1 + w),
-            ),
             (
                 "The gain is multiplied in before the statistics are taken, so the "
                 "norm removes part of it again. First normalise, then multiply.",
@@ -262,7 +269,7 @@ def _gain(judge: Judge, norm: _Norm, normed: Callable, name: str, extra: bool = 
 def _types(judge: Judge, norm: _Norm, formula: Callable):
     """The dtype that came in goes out; the arithmetic is not done in halves."""
     weight = torch.tensor([1.0, -0.5, 2.0, 1.5])
-    x = torch.tensor([[1.0, 2.0, 3.0, 6.0]])
+    x = torch.tensor([[[1.0, 2.0, 3.0, 6.0]]])
     for dtype in (torch.float16, torch.bfloat16, torch.float64):
         with judge.mechanism("the type of the output"):
             y = norm(x.to(dtype), weight.to(dtype))
@@ -285,8 +292,8 @@ def _types(judge: Judge, norm: _Norm, formula: Callable):
             wide = formula(x.to(dtype).double(), weight.to(dtype).double(), TINY)
             judge.compare(y, wide, (), 0.02 if dtype != torch.float64 else 1e-4, x=x)
     with judge.mechanism("half precision"):
-        big = torch.tensor([[-300.0, 300.0, 600.0, -900.0]])
-        small = torch.tensor([[1e-4, -2e-4, 3e-4, -1e-4]])
+        big = torch.tensor([[[-300.0, 300.0, 600.0, -900.0]]])
+        small = torch.tensor([[[1e-4, -2e-4, 3e-4, -1e-4]]])
         for x, eps, what in (
             (
                 big,
@@ -312,14 +319,14 @@ def _types(judge: Judge, norm: _Norm, formula: Callable):
                 x=half,
                 eps=f"{eps:g}",
             )
-        zero = norm(torch.zeros(1, 4, dtype=torch.float16), eps=TINY)
+        zero = norm(torch.zeros(1, 1, 4, dtype=torch.float16), eps=TINY)
         judge.compare(
             zero,
-            torch.zeros(1, 4),
+            torch.zeros(1, 1, 4),
             (),
             fallback="A row of zeros in float16 becomes no number, because a small eps "
             "is zero in float16. Go to float32 before eps is added.",
-            x=torch.zeros(1, 4),
+            x=torch.zeros(1, 1, 4),
             eps="1e-12",
         )
 
@@ -381,8 +388,10 @@ def _gradient(judge: Judge, norm: _Norm, formula: Callable, frozen: Callable):
     if norm.made:
         with judge.mechanism("the gradient of the gain"):
             module = norm.module(4, 0.1).double()
-            judge.call(module, x).sum().backward()
+            y = judge.call(module, x)
             gain, _ = norm.parameters(module, 4, needed=True)
+            if y.requires_grad:
+                y.sum().backward()
             if gain.grad is None:
                 judge.fail(
                     "The gain gets no gradient, so it would never be trained. Use "
@@ -445,7 +454,7 @@ def rmsnorm(judge: Judge, answer):
     _shape(judge, norm)
     _each_token(judge, norm)
     one = torch.ones(4)
-    x = torch.tensor([[1.0, -2.0, 3.0, 6.0]])
+    x = torch.tensor([[[1.0, -2.0, 3.0, 6.0]]])
     ms, c = x.square().mean(-1, keepdim=True), x - x.mean(-1, keepdim=True)
     with judge.mechanism("the root mean square"):
         judge.compare(
@@ -527,11 +536,12 @@ def rmsnorm(judge: Judge, answer):
                 ),
                 ("The input comes back as it was: nothing is divided.", x),
                 ("That is a softmax; RMSNorm divides by one number.", x.softmax(-1)),
+                *_unasked(x / ms.sqrt()),
             ],
             x=x,
         )
     with judge.mechanism("where epsilon stands"):
-        x, eps = torch.tensor([[0.25, -0.5, 0.5, 0.75]]), 0.1
+        x, eps = torch.tensor([[[0.1, -0.3, 0.2, 0.3]]]), 0.1
         ms = x.square().mean(-1, keepdim=True)
         y = norm(x, eps=eps)
         judge.compare(
@@ -616,8 +626,8 @@ def _ignored(judge: Judge, y: Tensor, norm: _Norm, x: Tensor, without, fixed):
 def _large(judge: Judge, norm: _Norm, formula: Callable):
     """A mean of thousands, and numbers of a million."""
     for name, x in (
-        ("a large mean", 1e4 + _random(1, 64, seed=6)),
-        ("large numbers", 1e6 * _random(1, 64, seed=6)),
+        ("a large mean", 1e4 + _random(1, 1, 64, seed=6)),
+        ("large numbers", 1e6 * _random(1, 1, 64, seed=6)),
     ):
         with judge.mechanism(name):
             right = formula(x.double(), torch.ones(64).double(), 1e-5)
@@ -667,7 +677,7 @@ def layernorm(judge: Judge, answer):
     _shape(judge, norm)
     _each_token(judge, norm)
     one = torch.ones(4)
-    x = torch.tensor([[1.0, -2.0, 3.0, 6.0]])
+    x = torch.tensor([[[1.0, -2.0, 3.0, 6.0]]])
     c, ms = x - x.mean(-1, keepdim=True), x.square().mean(-1, keepdim=True)
     var = c.square().mean(-1, keepdim=True)
     with judge.mechanism("mean and variance"):
@@ -733,11 +743,12 @@ def layernorm(judge: Judge, answer):
                     x / var.sqrt() - x.mean(),
                 ),
                 ("The input comes back as it was.", x),
+                *_unasked(c / var.sqrt()),
             ],
             x=x,
         )
     with judge.mechanism("where epsilon stands"):
-        x, eps = torch.tensor([[0.25, -0.5, 0.5, 0.75]]), 0.1
+        x, eps = torch.tensor([[[0.1, -0.3, 0.2, 0.3]]]), 0.1
         c = x - x.mean(-1, keepdim=True)
         var = c.square().mean(-1, keepdim=True)
         y = norm(x, eps=eps)
@@ -938,7 +949,23 @@ def on_the_sphere(judge: Judge, answer):
         )
     with judge.mechanism("each token by itself"):
         many = _random(2, 3, 5, seed=7)
-        judge.compare(run(many), _ln(many, torch.ones(5), TINY), (), x=many)
+        middle = many - many.mean(-1, keepdim=True)
+        judge.compare(
+            run(many),
+            _ln(many, torch.ones(5), TINY),
+            [
+                (
+                    "The length is taken along the sentence, `dim=1`, the default of "
+                    "`F.normalize`. Each token has its own: `dim=-1`.",
+                    5**0.5 * F.normalize(middle, dim=1),
+                ),
+                (
+                    "The mean is taken over all tokens; each has its own: `dim=-1`.",
+                    5**0.5 * F.normalize(many - many.mean(), dim=-1),
+                ),
+            ],
+            x=many,
+        )
     with judge.mechanism("quiet tokens"):
         quiet = 1e-4 * x
         judge.compare(

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from minigpt.book.check import answer as answers
-from minigpt.book.check.judge import Judge, close, judged, numbers
+from minigpt.book.check.judge import Judge, Verdict, close, judged, numbers
 
 __all__ = ["filter_logits", "sample", "top_k", "top_p"]
 
@@ -114,18 +114,35 @@ def _same(
     judge.fail(text, rows)
 
 
-_THREE = torch.stack(  # three rows, the best token in another place in each
-    [
-        _log(0.25, 0.5, 0.125, 0.0625, 0.0625),
-        _log(0.0625, 0.125, 0.0625, 0.5, 0.25) + 3.0,
-        _log(0.5, 0.0625, 0.25, 0.0625, 0.125) - 1.0,
-    ]
+def _three() -> Tensor:
+    """Three rows, the best token in another place in each; new ones at each call."""
+    return torch.stack(
+        [
+            _log(0.25, 0.5, 0.125, 0.0625, 0.0625),
+            _log(0.0625, 0.125, 0.0625, 0.5, 0.25) + 3.0,
+            _log(0.5, 0.0625, 0.25, 0.0625, 0.125) - 1.0,
+        ]
+    )
+
+
+_UNSORTED = (0.06, 0.5, 0.09, 0.22, 0.13)  # no two alike, the best one not in front
+
+
+_BEFORE_K = (
+    "Top-p looks at the probabilities as they were before top-k. After top-k three "
+    "tokens are left, with 0.4286, 0.3571 and 0.2143, and the first reaches 0.4."
 )
+_RAREST = "The rarest tokens are kept: sort with `descending=True`."
+_UNSCATTERED = (
+    "The mask of the sorted row is used for the row itself: it has to go back to the "
+    "places that the tokens came from (`scatter`)."
+)
+_IN_VOCABULARY = "The mass is summed in the order of the vocabulary, without sorting."
 
 
 def _judge_k(judge: Judge, run: Callable[[Tensor, int], object]):
     """All mechanisms of top-k."""
-    logits = _THREE
+    logits = _three()
 
     def kept(logits: Tensor, k: int) -> Tensor:
         return _Filter(judge, lambda t: run(t, k))(logits)
@@ -133,7 +150,7 @@ def _judge_k(judge: Judge, run: Callable[[Tensor, int], object]):
     with judge.mechanism("shape"):
         kept(logits, 2)
     with judge.mechanism("the k largest stay"):
-        row = logits[:1]
+        row = _log(*_UNSORTED)[None]
         order = row.argsort(-1, descending=True)
 
         def places(lower: int, upper: int) -> Tensor:
@@ -141,7 +158,6 @@ def _judge_k(judge: Judge, run: Callable[[Tensor, int], object]):
                 -1, order[:, lower:upper], True
             )
 
-        first = torch.tensor([[True, True, False, False, False]])
         _same(
             judge,
             kept(row, 3),
@@ -149,22 +165,20 @@ def _judge_k(judge: Judge, run: Callable[[Tensor, int], object]):
             [
                 ("The smallest are kept; the largest should be.", ~places(0, 2)),
                 ("The largest are taken away; they should stay.", ~places(0, 3)),
-                ("One token too few is kept: k - 1.", places(0, 2)),
+                (
+                    "One token too few is kept: k - 1. If you compare with the last "
+                    "value of `topk`, take away what is `<` it, not `<=`.",
+                    places(0, 2),
+                ),
                 ("One token too many is kept: k + 1.", places(0, 4)),
                 ("Nothing is taken away.", places(0, 5)),
                 ("Everything is taken away.", places(0, 0)),
                 (
                     "The first places are kept, whatever stands there: those are "
-                    "indices "
-                    "of the sorted row.",
-                    first | torch.tensor([[0, 0, 1, 0, 0]]).bool(),
+                    "places of the sorted row.",
+                    torch.tensor([[True, True, True, False, False]]),
                 ),
                 ("Only the best token is kept.", places(0, 1)),
-                (
-                    "The token at the threshold is taken away: compare with `<`, not "
-                    "`<=`.",
-                    places(0, 2),
-                ),
             ],
             row,
             k=3,
@@ -216,18 +230,21 @@ def _judge_k(judge: Judge, run: Callable[[Tensor, int], object]):
 
 def _judge_p(judge: Judge, run: Callable[[Tensor, float], object]):
     """All mechanisms of top-p."""
-    logits = _THREE
+    logits = _three()
 
     def kept(logits: Tensor, p: float) -> Tensor:
         return _Filter(judge, lambda t: run(t, p))(logits)
 
     with judge.mechanism("shape"):
         kept(logits, 0.9)
-    row = _log(0.125, 0.5, 0.25, 0.0625, 0.0625)[None]
+    row = _log(*_UNSORTED)[None]
     order = row.argsort(-1, descending=True)
 
     def best(n: int) -> Tensor:
         return torch.zeros_like(row, dtype=torch.bool).scatter(-1, order[:, :n], True)
+
+    def first(n: int) -> Tensor:
+        return torch.arange(5)[None] < n
 
     def unsorted(p: float) -> Tensor:
         mass = row.softmax(-1)
@@ -236,62 +253,55 @@ def _judge_p(judge: Judge, run: Callable[[Tensor, float], object]):
     with judge.mechanism("the best token always stays"):
         _same(
             judge,
-            kept(row, 0.3),
+            kept(row, 0.2),
             best(1),
             [
                 (
-                    "The first token is dropped: its probability 0.5 is above "
-                    "p=0.3, so "
-                    "nothing at all is left to draw from. The token that crosses p "
+                    "The first token is dropped: its probability 0.5 is above p=0.2, "
+                    "so nothing at all is left to draw from. The token that crosses p "
                     "stays; compare the mass *before* it with p.",
                     best(0),
                 ),
                 (
-                    "Everything but the best token stays: the mask is the wrong "
-                    "way round.",
+                    "Everything but the best token stays: the mask is the wrong way "
+                    "round.",
                     ~best(1),
                 ),
+                (_RAREST, ~best(2)),
+                (_RAREST, ~best(3)),
+                (_UNSCATTERED, first(1)),
+                (_IN_VOCABULARY, unsorted(0.2)),
+                ("One token too many is kept.", best(2)),
                 ("Nothing is taken away.", best(5)),
-                ("The rarest tokens are kept: sort with `descending=True`.", ~best(3)),
-                ("The rarest tokens are kept: sort with `descending=True`.", ~best(2)),
             ],
             row,
-            p=0.3,
+            p=0.2,
         )
     with judge.mechanism("the token that crosses p"):
         _same(
             judge,
-            kept(row, 0.8),
+            kept(row, 0.75),
             best(3),
             [
                 (
-                    "The token that crosses p is dropped: 0.5 + 0.25 is below 0.8, so "
+                    "The token that crosses p is dropped: 0.5 + 0.22 is below 0.75, so "
                     "one more is needed to reach it.",
                     best(2),
                 ),
                 ("One token too many is kept.", best(4)),
+                (_IN_VOCABULARY, unsorted(0.75)),
+                (_UNSCATTERED, first(3)),
                 (
-                    "The mass is summed in the order of the vocabulary, without "
-                    "sorting.",
-                    unsorted(0.8),
+                    "Only the best token is kept. Is each probability by itself "
+                    "compared with p or 1 - p? The running sum is.",
+                    best(1),
                 ),
-                (
-                    "The mask of the sorted row is used for the row itself: it has to "
-                    "go back to the places that the tokens came from (`scatter`).",
-                    torch.tensor([[True, True, True, False, False]]),
-                ),
-                (
-                    "Single probabilities are compared with p or 1 - p; their sum is.",
-                    row.softmax(-1) > 0.2,
-                ),
-                ("Only the best token is kept.", best(1)),
                 ("Nothing is taken away.", best(5)),
                 ("Everything is taken away.", best(0)),
-                ("The rarest tokens are kept: sort with `descending=True`.", ~best(1)),
-                ("The rarest tokens are kept: sort with `descending=True`.", ~best(0)),
+                (_RAREST, ~best(1)),
             ],
             row,
-            p=0.8,
+            p=0.75,
         )
     with judge.mechanism("p reached exactly"):
         level = torch.zeros(1, 4)  # the softmax is 1/4 each, without any rounding
@@ -329,12 +339,7 @@ def _judge_p(judge: Judge, run: Callable[[Tensor, float], object]):
                     "The places of the first row are used for all rows.",
                     _kept_by_p(logits[:1], 0.7).expand_as(logits),
                 ),
-                (
-                    "The mask of the sorted rows is used without going back to the "
-                    "places "
-                    "that the tokens came from (`scatter`).",
-                    torch.tensor([[True, True, False, False, False]] * 3),
-                ),
+                (_UNSCATTERED, torch.tensor([[True, True, False, False, False]] * 3)),
                 (
                     "The mass is summed over the whole batch; each row has its own.",
                     _kept_by_p(mass.flatten().log()[None], 0.7).reshape_as(mass),
@@ -415,7 +420,7 @@ def filter_logits(judge: Judge, answer):
         return answers.invoke(judge, answer, signature, logits=logits, top_k=k, top_p=p)
 
     with judge.mechanism("no filter"):
-        kept = _Filter(judge, lambda t: run(t, None, None))(_THREE)
+        kept = _Filter(judge, lambda t: run(t, None, None))(_three())
         if not kept.all():
             judge.fail("Without top_k and top_p every token stays.")
     for part, text in ((_judge_k, "top-k: "), (_judge_p, "top-p: ")):
@@ -430,23 +435,20 @@ def filter_logits(judge: Judge, answer):
         judge.held += [text + held for held in inner.held]
     with judge.mechanism("top-k first, then top-p"):
         row = _log(0.375, 0.3125, 0.1875, 0.125)[None]
-        kept = _Filter(judge, lambda t: run(t, 2, 0.5))(row)
+        kept = _Filter(judge, lambda t: run(t, 3, 0.4))(row)
         _same(
             judge,
             kept,
             torch.tensor([[True, False, False, False]]),
             [
                 (
-                    "Top-p looks at the probabilities as they were before top-k. "
-                    "After top-k "
-                    "two tokens are left, with 0.5455 and 0.4545, and the first "
-                    "reaches 0.5.",
+                    _BEFORE_K,
                     torch.tensor([[True, True, False, False]]),
                 )
             ],
             row,
-            top_k=2,
-            top_p=0.5,
+            top_k=3,
+            top_p=0.4,
         )
 
 
@@ -509,28 +511,31 @@ class _Sampler:
 
     def shares(self, row: Tensor, **settings) -> Tensor:
         ids = self(row.expand(_ROWS, -1).contiguous(), **settings)
-        return torch.bincount(ids, minlength=row.shape[-1]).double() / _ROWS
+        return _shares(ids, row.shape[-1])
 
     def expect(self, row: Tensor, right: Tensor, mistakes: list, **settings):
         """Compare the shares of 2000 draws with a distribution."""
         found = self.shares(row, **settings)
+        self.tell(row, found, right, mistakes, settings)
+
+    def tell(self, logits: Tensor, found: Tensor, right: Tensor, mistakes: list, given):
+        """End the check if shares are not as they should be; rows are rows of logits."""
         right = right.double()
-        if _far(found, right) < 0.05 and not ((found > 0) & (right == 0)).any():
+        if _agree(found, right, 0.05):
             return
-        rows = [("probabilities", numbers(row.softmax(-1)))]
-        rows += [(name, str(value)) for name, value in settings.items()]
-        rows += [
-            ("expected", "  ".join(f"{v:.2f}" for v in right.tolist())),
-            (
-                "yours",
-                "  ".join(f"{v:.2f}" for v in found.tolist()) + "  of 2000 draws",
-            ),
-        ]
+        at = 0
+        if found.ndim > 1:
+            at = next(
+                i for i in range(len(found)) if not _agree(found[i], right[i], 0.05)
+            )
+        logits, *two = (t[at] if t.ndim > 1 else t for t in (logits, right, found))
+        rows = [("probabilities", numbers(logits.softmax(-1)))]
+        rows += [(name, str(value)) for name, value in given.items()]
+        texts = ["  ".join(f"{v:.2f}" for v in t.tolist()) for t in two]
+        rows += [("expected", texts[0]), ("yours", f"{texts[1]}  of {_ROWS} draws")]
         for sentence, wrong in mistakes:
             wrong = wrong.double()
-            if _far(wrong, right) < 0.06 and not ((wrong > 0) & (right == 0)).any():
-                continue
-            if _far(found, wrong) < 0.05 and not ((found > 0) & (wrong == 0)).any():
+            if not _agree(wrong, right, 0.06) and _agree(found, wrong, 0.05):
                 self.judge.fail(sentence, rows)
         more = ((found > 0) & (right == 0)).any()
         less = ((found == 0) & (right > 0.02)).any()
@@ -542,6 +547,15 @@ class _Sampler:
         elif less:
             text = "Tokens are never drawn that should have a chance."
         self.judge.fail(text, rows)
+
+
+def _shares(ids: Tensor, vocab: int) -> Tensor:
+    return torch.bincount(ids, minlength=vocab).double() / len(ids)
+
+
+def _agree(found: Tensor, right: Tensor, within: float) -> bool:
+    """Whether shares are near, and nothing was drawn that has no chance."""
+    return _far(found, right) < within and not ((found > 0) & (right == 0)).any()
 
 
 def _far(a: Tensor, b: Tensor) -> float:
@@ -568,47 +582,56 @@ def sample(judge: Judge, answer):
     answers.wants(judge, answer, _SAMPLE, classes=False)
     draw = _Sampler(judge, answer)
     with judge.mechanism("shape"):
-        draw(_THREE)
+        draw(_three())
     row = _log(0.125, 0.5, 0.25, 0.125)
     p = row.softmax(-1)
     best = torch.tensor([0.0, 1.0, 0.0, 0.0])
     even = torch.full((4,), 0.25)
+    other = _log(0.5, 0.125, 0.125, 0.25)
     with judge.mechanism("the draw"):
-        draw.expect(
-            row,
-            p,
-            [
-                ("The best token always wins: `argmax` in place of a draw.", best),
-                ("All tokens are drawn alike: the logits are not used.", even),
-                (
-                    "The rarer tokens are drawn more often: a sign is wrong.",
-                    (-row).softmax(-1),
-                ),
-                (
-                    "The softmax is taken twice: probabilities went through it again.",
-                    p.softmax(-1),
-                ),
-                (
-                    "Logits are drawn from as if they were probabilities; the softmax "
-                    "is missing.",
-                    (row - row.min()) / (row - row.min()).sum(),
-                ),
-            ],
-        )
-    with judge.mechanism("the softmax runs over the vocabulary"):
-        batch = torch.stack([row + 4.0, row.flip(0)]).repeat(_ROWS // 2, 1)
-        ids = draw(batch)
-        for at, right in ((0, p), (1, p.flip(0))):
-            found = torch.bincount(ids[at::2], minlength=4).double() / (_ROWS // 2)
-            if _far(found, right) > 0.07:
-                judge.fail(
-                    "Rows mix: each row of logits has a softmax and a draw of its own, "
-                    "along `dim=-1`.",
-                    [
-                        ("expected", "  ".join(f"{v:.2f}" for v in right.tolist())),
-                        ("yours", "  ".join(f"{v:.2f}" for v in found.tolist())),
-                    ],
-                )
+        both = torch.stack([row, other + 1.0])
+        ids = draw(both.repeat_interleave(_ROWS, 0))
+        if ids.unique().numel() == 1:
+            judge.fail(
+                "Every row gets the same token: one draw is made for all rows. Each row "
+                "has logits and a draw of its own."
+            )
+        found = torch.stack([_shares(ids[:_ROWS], 4), _shares(ids[_ROWS:], 4)])
+        right = both.softmax(-1)
+        shifted = both - both.amin(-1, keepdim=True)
+        mistakes = [
+            (
+                "The best token always wins: `argmax` in place of a draw.",
+                torch.eye(4)[both.argmax(-1)],
+            ),
+            (
+                "All tokens are drawn alike: the logits are not used.",
+                torch.full((2, 4), 0.25),
+            ),
+            (
+                "The rarer tokens are drawn more often: a sign is wrong.",
+                (-both).softmax(-1),
+            ),
+            (
+                "The softmax is taken twice: probabilities went through it again.",
+                right.softmax(-1),
+            ),
+            (
+                "The softmax runs over the batch, `dim=0`: rows mix. It runs over the "
+                "vocabulary, `dim=-1`.",
+                both.softmax(0) / both.softmax(0).sum(-1, keepdim=True),
+            ),
+            (
+                "Logits are drawn from as if they were probabilities; the softmax is "
+                "missing.",
+                shifted / shifted.sum(-1, keepdim=True),
+            ),
+            (
+                "The first row's probabilities are used for all rows.",
+                right[:1].expand(2, -1),
+            ),
+        ]
+        draw.tell(both, found, right, mistakes, {})
     with judge.mechanism("temperature"):
         for t in (0.5, 2.0):
             draw.expect(
@@ -636,12 +659,12 @@ def sample(judge: Judge, answer):
                 temperature=t,
             )
     with judge.mechanism("temperature 0"):
-        ids = draw(_THREE, temperature=0.0)
-        right = _THREE.argmax(-1)
+        ids = draw(_three(), temperature=0.0)
+        right = _three().argmax(-1)
         judge_rows = [("expected", str(right.tolist())), ("yours", str(ids.tolist()))]
         if not torch.equal(ids, right):
             judge.fail("Temperature 0 takes the best token of each row.", judge_rows)
-        several = [draw(_THREE, temperature=0.0, seed=s) for s in range(92, 100)]
+        several = [draw(_three(), temperature=0.0, seed=s) for s in range(92, 100)]
         if any(not torch.equal(ids, other) for other in several):
             judge.fail("Temperature 0 takes the best token, whatever the seed.")
     with judge.mechanism("top-k"):
@@ -690,98 +713,16 @@ def sample(judge: Judge, answer):
             )
         draw.expect(row, p, [], top_k=50)
         draw.expect(row, best, [], top_k=1)
-        two = draw(_THREE.repeat(50, 1), top_k=1)
-        if not torch.equal(two, _THREE.argmax(-1).repeat(50)):
+        two = draw(_three().repeat(50, 1), top_k=1)
+        if not torch.equal(two, _three().argmax(-1).repeat(50)):
             judge.fail("Top-k of one row is used for all rows; each has its own.")
     with judge.mechanism("top-p"):
-        nucleus = _log(0.125, 0.5, 0.25, 0.0625, 0.0625)
-        q = nucleus.softmax(-1)
-        draw.expect(
-            nucleus,
-            _only(q, 1),
-            [
-                ("Top-p is not used: every token is drawn.", q),
-                (
-                    "Top-p keeps the rarest tokens: sort with `descending=True`.",
-                    _only(q, 0, 3, 4),
-                ),
-                (
-                    "Top-p drops the first token: with p=0.3 the best one alone, "
-                    "0.5, is "
-                    "above p, and has to stay.",
-                    _only(q, 0, 2, 3, 4),
-                ),
-                ("Top-p keeps one token too many.", _only(q, 1, 2)),
-                (
-                    "The place in the sorted row came back, not the token: look it "
-                    "up in "
-                    "the indices of `sort`.",
-                    torch.tensor([1.0, 0, 0, 0, 0]),
-                ),
-            ],
-            top_p=0.3,
-        )
-        draw.expect(
-            nucleus,
-            _only(q, 0, 1, 2),
-            [
-                (
-                    "Top-p drops the token that crosses p: 0.5 + 0.25 is below "
-                    "0.8, so one "
-                    "more is needed to reach it.",
-                    _only(q, 1, 2),
-                ),
-                ("Top-p keeps one token too many.", _only(q, 0, 1, 2, 3)),
-                ("Top-p keeps one token too many.", _only(q, 0, 1, 2, 4)),
-                ("Top-p drops the first token.", _only(q, 0, 2)),
-                ("Top-p keeps the best token only.", _only(q, 1)),
-                ("Top-p is not used: every token is drawn.", q),
-                (
-                    "The kept tokens' mask is not taken back to their places "
-                    "(`scatter`).",
-                    _only(q, 0, 1, 2),
-                ),
-                (
-                    "Top-p sums in the order of the vocabulary, without sorting.",
-                    _only(q, 0, 1, 2),
-                ),
-                (
-                    "Single probabilities are compared with p or 1 - p; their sum is.",
-                    _only(q, 1, 2),
-                ),
-                (
-                    "The place in the sorted row came back, not the token: look it "
-                    "up in "
-                    "the indices of `sort`.",
-                    torch.tensor([4 / 7, 2 / 7, 1 / 7, 0, 0]),
-                ),
-            ],
-            top_p=0.8,
-        )
-        far = _log(0.0625, 0.125, 0.0625, 0.25, 0.5)
-        f = far.softmax(-1)
-        draw.expect(
-            far,
-            _only(f, 3, 4),
-            [
-                (
-                    "Top-p's mask is not taken back to the places of the tokens: it is "
-                    "that of the sorted row (`scatter`).",
-                    _only(f, 0, 1),
-                ),
-                ("Top-p sums in the order of the vocabulary, without sorting.", f),
-                (
-                    "Top-p sums in the order of the vocabulary, without sorting.",
-                    _only(f, 0, 1, 2, 3),
-                ),
-            ],
-            top_p=0.7,
-        )
+        _sample_top_p(judge, draw)
         level = draw.shares(torch.zeros(4), top_p=0.5)  # 1/4 each, without rounding
         if int((level > 0).sum()) != 2:
             judge.fail(
                 "Two tokens of four with 0.25 each reach p=0.5, and "
-                f"{int((level > 0).sum())} are drawn: the smallest set whose mass "
+                f"{int((level > 0).sum())} are drawn. The smallest set whose mass "
                 "*reaches* p is wanted. Compare the mass before a token, `< p`.",
                 [("yours", "  ".join(f"{v:.2f}" for v in level.tolist()))],
             )
@@ -815,31 +756,30 @@ def sample(judge: Judge, answer):
             top_p=0.5,
         )
     with judge.mechanism("top-k first, then top-p"):
-        close_ = torch.tensor([0.375, 0.3125, 0.1875, 0.125])
+        near = torch.tensor([0.375, 0.3125, 0.1875, 0.125])
         draw.expect(
-            close_.log(),
-            _only(close_, 0),
+            near.log(),
+            _only(near, 0),
             [
-                (
-                    "Top-p looks at the probabilities as they were before top-k. After "
-                    "top-k two tokens are left, with 0.5455 and 0.4545, and the first "
-                    "reaches 0.5.",
-                    _only(close_, 0, 1),
-                ),
-                ("With both filters given, top-k alone is used.", _only(close_, 0, 1)),
+                (_BEFORE_K, _only(near, 0, 1)),
+                ("With both filters given, top-k alone is used.", _only(near, 0, 1, 2)),
             ],
-            top_k=2,
-            top_p=0.5,
+            top_k=3,
+            top_p=0.4,
         )
     with judge.mechanism("the generator"):
         wide = torch.zeros(40, 50)
         one, two, other = (draw(wide, seed=s) for s in (95, 95, 96))
-        if not torch.equal(one, two) or torch.equal(one, other):
+        if torch.equal(one, other):
             judge.fail(
-                "The draws do not follow `generator`: the same seed gives other "
-                "tokens, "
-                "or another seed the same. Pass it on: "
+                "Two seeds give the same tokens: the random numbers come from a "
+                "generator made or seeded inside. Pass on the one that is given: "
                 "`torch.multinomial(..., generator=generator)`."
+            )
+        if not torch.equal(one, two):
+            judge.fail(
+                "The draws do not follow `generator`: the same seed gives other tokens. "
+                "Pass it on: `torch.multinomial(..., generator=generator)`."
             )
         before = torch.get_rng_state()
         draw(wide)
@@ -848,7 +788,7 @@ def sample(judge: Judge, answer):
                 "Random numbers are also taken from torch's own generator; all have to "
                 "come from `generator`."
             )
-        draw(_THREE, temperature=0.0, seed=97)
+        draw(_three(), temperature=0.0, seed=97)
         if not torch.equal(
             draw.generator.get_state(), torch.Generator().manual_seed(97).get_state()
         ):
@@ -862,3 +802,73 @@ def sample(judge: Judge, answer):
         barred = row.clone()
         barred[1] = -math.inf
         draw.expect(barred, barred.softmax(-1), [])
+
+
+def _sample_top_p(judge: Judge, draw: _Sampler):
+    """The nucleus of one row with p below the best token's probability, and above."""
+    row = _log(*_UNSORTED)
+    q = row.softmax(-1)
+    back = (
+        "Top-p's mask is not taken back to the places of the tokens: it is that of the "
+        "sorted row (`scatter`).",
+        _only(q, 0, 1, 2),
+    )
+    place = (
+        "The place in the sorted row came back, not the token: look it up in the "
+        "indices of `sort`.",
+        torch.cat([q.sort(descending=True).values[:3] / 0.85, torch.zeros(2)]),
+    )
+    mistakes = [
+        back,
+        place,
+        (
+            "Top-p drops the token that crosses p: 0.5 + 0.22 is below 0.75, so one "
+            "more is needed to reach it.",
+            _only(q, 1, 3),
+        ),
+        ("Top-p keeps one token too many.", _only(q, 1, 2, 3, 4)),
+        ("Top-p drops the first token.", _only(q, 3, 4)),
+        ("Top-p keeps the best token only.", _only(q, 1)),
+        ("Top-p is not used: every token is drawn.", q),
+        (
+            "Top-p sums in the order of the vocabulary, without sorting.",
+            _only(q, 0, 1, 2, 3),
+        ),
+    ]
+    try:
+        low = draw.shares(row, top_p=0.2)
+    except Verdict as found:
+        if "no probabilities" not in found.sentence:
+            raise
+        judge.fail(
+            "Top-p drops the first token: with p=0.2 the best one alone, 0.5, is above "
+            "p, and nothing is left to draw from. The token that crosses p stays.",
+            found.rows,
+        )
+    if low[0] < 1:  # else one of two mistakes, which a larger p tells apart
+        draw.tell(
+            row,
+            low,
+            _only(q, 1),
+            [
+                ("Top-p is not used: every token is drawn.", q),
+                (
+                    "Top-p keeps the rarest: sort with `descending=True`.",
+                    _only(q, 0, 2, 4),
+                ),
+                (
+                    "Top-p drops the first token: with p=0.2 the best one alone, 0.5, "
+                    "is above p, and has to stay.",
+                    _only(q, 0, 2, 3, 4),
+                ),
+                ("Top-p keeps one token too many.", _only(q, 1, 3)),
+                (
+                    "Top-p sums in the order of the vocabulary, without sorting.",
+                    _only(q, 0, 1),
+                ),
+            ],
+            {"top_p": 0.2},
+        )
+    draw.expect(row, _only(q, 1, 3, 4), mistakes, top_p=0.75)
+    if low[0] == 1:
+        judge.fail("With p=0.2 token 0 is drawn, and token 1 is the best.")

@@ -24,8 +24,8 @@ def encode_word(judge: Judge, answer):
     signature = "encode_word(word, ranks)"
     answers.wants(judge, answer, signature, classes=False)
     ranks = {bytes([b]): b for b in range(256)}
-    for piece in (b"bc", b"ab", b"cd", b"abc", b"abcd", b"aa", b"aaa", b"\xc3\xa9"):
-        ranks[piece] = len(ranks)  # bc is joined before ab, so abcd becomes a bc d ...
+    for piece in (b"bc", b"ab", b"cd", b"aa", b"aaa", b"pqr", b"\xc3\xa9"):
+        ranks[piece] = len(ranks)  # bc before ab and cd; no two parts make pqr
 
     def right(word: str, key=min) -> list[int]:
         parts = [bytes([b]) for b in word.encode()]
@@ -61,7 +61,7 @@ def encode_word(judge: Judge, answer):
     cases = {
         "a single byte": ["x", "a"],
         "one pair": ["ab", "bc"],
-        "the lowest rank first": ["abcd", "abc", "abcab"],
+        "the lowest rank first": ["pqr", "bcd", "abc", "abcd"],
         "again and again": ["aaa", "aaaaaa", "xaby"],
         "bytes, not letters": ["é", "né", "한"],
     }

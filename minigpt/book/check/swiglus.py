@@ -46,9 +46,6 @@ _INNER: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "SiLU has the wrong sign inside: a * sigmoid(-a).": lambda a, b: (
         a * (-a).sigmoid() * b
     ),
-    "The sigmoid of SiLU looks at `up`: it looks at the gate itself.": lambda a, b: (
-        a * b.sigmoid() * b
-    ),
     "SiLU is gate times sigmoid(gate); this is gate plus sigmoid(gate).": lambda a, b: (
         (a + a.sigmoid()) * b
     ),
