@@ -136,7 +136,7 @@ def content() -> str:
 
 
 def chapters() -> list[Path]:
-    return sorted(ROOT.glob("chapters/[0-9]*.ipynb"))
+    return sorted(ROOT.glob("chapters/*.ipynb"))
 
 
 def digest_of(files):

@@ -39,8 +39,13 @@ def documents() -> list[str]:
     return [toc["root"]] + [c["file"] for p in toc["parts"] for c in p["chapters"]]
 
 
-def chapters() -> list[str]:
+def notebooks() -> list[str]:
+    """Every page that is a notebook: the chapters, and an appendix without number."""
     return [name for name in documents() if name.startswith("chapters/")]
+
+
+def chapters() -> list[str]:
+    return [name for name in notebooks() if name.split("/")[1][0].isdigit()]
 
 
 def chromium() -> str | None:

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 import nbformat
 import pytest
 import yaml
-from conftest import ROOT, chapters, documents
+from conftest import ROOT, chapters, documents, notebooks
 
 VOID = {
     "area",
@@ -166,7 +166,7 @@ def test_outputs_are_for_readers(pages, name):
             assert text.count("\n") <= 60, text[:200]
 
 
-@pytest.mark.parametrize("name", chapters())
+@pytest.mark.parametrize("name", notebooks())
 def test_widgets_have_their_state(site, name):
     """H01, H02: a view without stored state would be an empty place on the page."""
     notebook = nbformat.read(ROOT / f"{name}.ipynb", as_version=4)
@@ -199,7 +199,7 @@ def test_colab_opens_every_chapter_and_nothing_else(pages):
             assert not found
 
 
-@pytest.mark.parametrize("name", chapters())
+@pytest.mark.parametrize("name", notebooks())
 def test_download_is_the_repositorys_notebook(pages, site, name):
     page = pages[f"{name}.html"]
     (href,) = [h for h, classes in page.links if "qp-download" in classes]

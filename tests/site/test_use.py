@@ -1,7 +1,7 @@
 """What a reader does with the site: search, switch colours, move figures, print."""
 
 import pytest
-from conftest import chapters, documents
+from conftest import documents, notebooks
 
 
 def results(page) -> list[str]:
@@ -108,7 +108,7 @@ def figure_state(figure) -> dict:
     )
 
 
-@pytest.mark.parametrize("name", chapters())
+@pytest.mark.parametrize("name", notebooks())
 def test_lesson_is_readable_without_script(visit, name):
     """H03: a figure shows its first frame, and folds open, where scripts are off."""
     page = visit(f"{name}.html", java_script_enabled=False)
@@ -124,7 +124,7 @@ def test_lesson_is_readable_without_script(visit, name):
         assert fold.get_attribute("open") is not None
 
 
-@pytest.mark.parametrize("name", chapters())
+@pytest.mark.parametrize("name", notebooks())
 def test_notebook_is_downloaded(visit, name):
     page = visit(f"{name}.html")
     with page.expect_download() as download:
