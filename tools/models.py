@@ -98,7 +98,7 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     if args.check:
         print(
-            "models: models.md differs from _data/models.yml: run `make export`",
+            "models: models.md differs from its data: run python tools/models.py",
             file=sys.stderr,
         )
         return 1
