@@ -265,21 +265,24 @@ def _look_ahead(judge: Judge, run: Callable[[Tensor], Tensor], x: Tensor):
 
 
 def _function(judge: Judge, answer):
-    q, k, v = (_normal(2, H, T, K, seed=s, scale=1.5) for s in (62, 63, 64))
-
     def run(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         value = answers.invoke(judge, answer, _SIGNATURES[1], q=q, k=k, v=v)
         return judge.tensor(value, q.shape, what="your attention")
 
+    q, k, v = (_normal(2, H, T, K, seed=s, scale=1.5) for s in (62, 63, 64))
     with judge.mechanism("shape"):
-        y = run(q, k, v)
-    _tell(
+        run(q, k, v)
+    # Values of one place for each token: the output is the row of weights itself.
+    q, k = (_normal(2, H, 3, 4, seed=s, scale=1.5) for s in (62, 63))
+    places = torch.eye(3, 4).expand(2, H, 3, 4).contiguous()
+    _compared(
         judge,
-        y,
-        _right(q, k, v),
-        [(m, s, f(q, k, v)) for m, s, f in _sane(q, k, v)],
-        {"q": q, "k": k, "v": v},
+        run,
+        (q, k, places),
+        {"q @ k.T": q @ k.mT, "v": "a 1 in place t for token t: you see the weights"},
     )
+    q, k, v = (_normal(2, H, T, K, seed=s, scale=1.5) for s in (62, 63, 64))
+    _compared(judge, run, (q, k, v), {"q": q, "k": k, "v": v})
     judge.held += ["the mask", "the scale", "the softmax", "the values"]
     _rest(
         judge,
@@ -289,9 +292,9 @@ def _function(judge: Judge, answer):
     )
 
 
-def _sane(q: Tensor, k: Tensor, v: Tensor) -> list:
-    """The mistakes that have an output here."""
-    return _ATTEND
+def _compared(judge: Judge, run: Callable, qkv: tuple, given: dict):
+    mistakes = [(m, s, f(*qkv)) for m, s, f in _ATTEND]
+    _tell(judge, run(*qkv), _right(*qkv), mistakes, given)
 
 
 def _tell(judge: Judge, y: Tensor, right: Tensor, mistakes: list, given: dict):

@@ -272,10 +272,10 @@ class Judge:
         if close(yours, expected, tolerance):
             return
         at = _first_difference(yours, expected, tolerance)
-        rows = [(name, _shown(v, expected.shape, at)) for name, v in given.items()]
-        rows += [
-            ("expected", _shown(expected, expected.shape, at)),
-            ("yours", _shown(yours, expected.shape, at)),
+        given = {**given, "expected": expected, "yours": yours}
+        rows = [
+            (_label(name, v, expected.shape, at), _shown(v, expected.shape, at))
+            for name, v in given.items()
         ]
         rows = [(label, text) for label, text in rows if text]
         values = {"yours": number(yours[at]), "expected": number(expected[at])}
@@ -371,6 +371,14 @@ def _first_difference(yours: Tensor, expected: Tensor, tolerance: float) -> tupl
     return tuple(int(i) for i in np.unravel_index(flat, expected.shape or (1,)))[
         : expected.ndim
     ]
+
+
+def _label(name: str, value, shape: tuple, at: tuple) -> str:
+    """The name, and which row of it is shown if it has several."""
+    many = math.prod(shape[:-1]) > 1 and isinstance(value, Tensor)
+    if not many or value.ndim != len(shape) or value.shape[:-1] != shape[:-1]:
+        return name
+    return f"{name}[{', '.join(map(str, at[:-1]))}]"
 
 
 def _shown(value, shape: tuple, at: tuple) -> str:
@@ -523,8 +531,8 @@ _HINTS: list[tuple[str, str]] = [
     (
         r"The size of tensor a \(\d+\) must match the size of tensor b|"
         r"shape '.*' is invalid|not broadcastable|Expected size for first two",
-        "Two shapes do not fit. A statistic of each row needs `keepdim=True` to keep "
-        "its place; print the shapes of both sides.",
+        "Two shapes do not fit: print both. (A mean or sum of each row has to be kept "
+        "as a column, `keepdim=True`, to fit the rows again.)",
     ),
     (
         r"shapes cannot be multiplied|size mismatch|must match the size|"
@@ -585,6 +593,11 @@ _HINTS: list[tuple[str, str]] = [
     (
         r"index k is out of range|selected index k out of range",
         "`topk` was asked for more numbers than there are: take at most `min(k, V)`.",
+    ),
+    (
+        r"NoneType",
+        "None came where a value is needed. Did a function lack its `return`, or does "
+        "None mean that something is off? Ask `is not None` first.",
     ),
     (r"maximum recursion", "The function calls itself without end."),
     (r"object is not callable", "Something that is no function is called with `()`."),

@@ -315,7 +315,7 @@ def _judge_p(judge: Judge, run: Callable[[Tensor, float], object]):
             ]
             if int(mine.sum()) == right + 1:
                 judge.fail(
-                    f"{right} tokens reach p={p} exactly, and one more is kept. The "
+                    f"{right} of four tokens reach p={p} exactly, one more is kept. The "
                     "smallest set whose mass *reaches* p is wanted: keep where the "
                     "mass before a token is below p, `<`, not `<=`.",
                     rows,

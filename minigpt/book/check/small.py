@@ -95,6 +95,11 @@ def encode_word(judge: Judge, answer):
                         "Letters were taken apart; it begins with bytes, "
                         "`word.encode()`."
                     )
+                elif found == first(word):
+                    text = (
+                        "The first known pair from the left is joined; the one of "
+                        "lowest rank is wanted."
+                    )
                 elif found == longest(word):
                     text = (
                         "The longest known piece is taken from the left. The pair of "
@@ -103,11 +108,6 @@ def encode_word(judge: Judge, answer):
                 elif found == right(word, key=max):
                     text = (
                         "The pair of the highest rank is joined; the lowest is wanted."
-                    )
-                elif found == first(word):
-                    text = (
-                        "The first known pair from the left is joined; the one of "
-                        "lowest rank is wanted."
                     )
                 elif found == once(word):
                     text = (
