@@ -304,7 +304,8 @@ class ClaimsDirective(SphinxDirective):
         self.state.nested_parse(StringList([text], self.env.docname), 0, item)
         sentence = next(item.findall(nodes.paragraph))
         sentence += nodes.Text(" ")
-        sentence += self.link(claim, f"claim-{claim.name}", "(in its place)")
+        sentence += self.link(claim, f"claim-{claim.name}", "in its place")
+        sentence[-1]["classes"].append("qp-place")
         if claim.measured:
             item += self.measurement(claim)
         if claim.cited:
