@@ -173,6 +173,16 @@ def test_dead_neurons_are_counted():
     assert parts.examine(*tiny(mlp=parts.ReluMLP, start=parts.open_start))["dead"] < 0.3
 
 
+def test_no_gradient_comes_back_to_a_dead_neuron():
+    plan = Plan(**TINY, mlp=parts.ReluMLP, start=parts.closed_start)
+    model = build(plan, 0)
+    parts.accumulate(model, next(parts.batches(plan, 0)))
+    for block in model.blocks:
+        up = parts.mlp_of(block).up
+        alive = up.weight.grad.ne(0).any(1).double().mean()
+        assert alive < 0.05
+
+
 def test_half_norm_turns_large_tokens_into_zeros():
     """A03: 300 squared is more than float16 holds."""
     x = torch.full((1, 3, 16), 300.0)

@@ -15,7 +15,7 @@ import textwrap
 from functools import cache
 from importlib.resources import files
 
-from matplotlib.ticker import NullFormatter
+from matplotlib.ticker import NullLocator
 
 from minigpt.book import clinic_runs
 from minigpt.book.clinic_patients import PATIENTS, Patient
@@ -157,7 +157,7 @@ def _decades(ax) -> None:
     low, high = math.log10(min(values)), math.log10(max(values))
     ax.set_yscale("log")
     ax.set_ylim(10.0 ** math.floor(low - 0.02), 10.0 ** math.ceil(high + 0.02))
-    ax.yaxis.set_minor_formatter(NullFormatter())
+    ax.yaxis.set_minor_locator(NullLocator())
 
 
 def _layers(ax, what: str, runs: dict, color, width: float) -> None:
@@ -170,7 +170,6 @@ def _layers(ax, what: str, runs: dict, color, width: float) -> None:
                 style,
                 color=color or COLORS["stream"],
                 linewidth=width,
-                marker="." if color is None else None,
                 label=f"at the {when}" if color is None and at == 0 else None,
             )
 
@@ -305,7 +304,7 @@ def rerun(number: int, seed: int, steps: int | None = None) -> dict[str, dict]:
     who = patient(number)
     names = {"patient": who.plan} | ({"repaired": who.cured} if who.cured else {})
     runs = {
-        role: clinic_runs.run(PLANS[name], seed, steps or who.brief)
+        role: clinic_runs.run(PLANS[name], seed, steps or who.brief, looks=4)
         for role, name in names.items()
     }
     words, holds = who.verdict

@@ -309,7 +309,7 @@ def train(model: Stack, plan: Plan, seed: int) -> Iterator[tuple[float, float]]:
         yield loss, length
 
 
-def run(plan: Plan, seed: int, steps: int | None = None) -> dict:
+def run(plan: Plan, seed: int, steps: int | None = None, looks: int = LOOKS) -> dict:
     """Train a plan and examine what has become of the model.
 
     A run whose loss is no longer a number ends there; what is missing is None.
@@ -317,7 +317,8 @@ def run(plan: Plan, seed: int, steps: int | None = None) -> dict:
     Args:
         plan: the run's parts.
         seed: of the first weights, the batches and dropout.
-        steps: the plan's own number, if not given.
+        steps: the plan's own number, if not given; no fewer than `looks`.
+        looks: how many times the run is looked at.
 
     Returns:
         "first": the losses of the first five steps. "steps": when the run was looked
@@ -329,15 +330,17 @@ def run(plan: Plan, seed: int, steps: int | None = None) -> dict:
         the start.
     """
     steps = steps or plan.steps
-    every = max(1, steps // LOOKS)
+    if not 1 <= looks <= steps:
+        raise ValueError(f"steps={steps} are too few to look {looks} times")
+    every = steps // looks
     model = build(plan, seed)
     matrices = [p for p in model.parameters() if p.ndim == 2]
     begun = [matrix.detach().clone() for matrix in matrices]
-    found = {"first": [], "steps": list(range(every, every * LOOKS + 1, every))}
+    found = {"first": [], "steps": list(range(every, every * looks + 1, every))}
     found |= {name: [] for name in CURVES}
     found["start"] = layers(model, plan)
     losses, lengths, first_step = [], [], math.nan
-    training = islice(train(model, plan, seed), every * LOOKS)
+    training = islice(train(model, plan, seed), every * looks)
     for step, (loss, length) in enumerate(training, 1):
         losses.append(loss)
         lengths.append(length)
@@ -350,7 +353,7 @@ def run(plan: Plan, seed: int, steps: int | None = None) -> dict:
             found["val"].append(held_out(model, plan).mean().item())
     found["first"] = losses[:5]
     for name in CURVES:
-        found[name] += [math.nan] * (LOOKS - len(found[name]))
+        found[name] += [math.nan] * (looks - len(found[name]))
     found["end"] = layers(model, plan)
     found["sheet"] = examine(model, plan)
     found["sheet"] |= {"first loss": (losses or [math.nan])[0]}
