@@ -200,7 +200,7 @@ class NoOut(nn.Module):
         self.n_heads, self.qkv = n_heads, nn.Linear(d_model, 3 * d_model)
 
     def forward(self, x):
-        b, t, d = x.shape
+        b, t, _ = x.shape
         q, k, v = self.qkv(x).view(b, t, 3, self.n_heads, -1).permute(2, 0, 3, 1, 4)
         return attend(q, k, v).transpose(1, 2).reshape(x.shape)
 
@@ -392,7 +392,7 @@ ATTENTION_RIGHT = {
 }
 
 
-# The last token ------------------------------------------------------------------------
+# The last token -----------------------------------------------------------------------
 
 
 def last_token(attn, x, scale=None, keys=slice(None), out=True, mix=False):

@@ -229,7 +229,7 @@ DROPOUT_RIGHT = {
 }
 
 
-# DropConnect and stochastic depth ------------------------------------------------------
+# DropConnect and stochastic depth -----------------------------------------------------
 
 
 def connect(linear, x, p, training):

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -11,7 +12,7 @@ from torch import nn
 from minigpt.gpt import GPT
 from minigpt.rmsnorm import rms_norm
 
-# Chapter 1 -----------------------------------------------------------------------------
+# Chapter 1 ----------------------------------------------------------------------------
 
 
 def encode(
@@ -24,7 +25,7 @@ def encode(
 ):
     parts = begin(word)
     for _ in range(rounds):
-        joined = [a + b for a, b in zip(parts, parts[1:], strict=False)]
+        joined = [a + b for a, b in pairwise(parts)]
         known = [i for i, j in enumerate(joined) if j in ranks]
         if not known:
             break
@@ -37,9 +38,7 @@ def encode_by_rounds(word, ranks):
     """Every occurrence of one pair at a time."""
     parts = [bytes([b]) for b in word.encode("utf-8")]
     while True:
-        pairs = {
-            a + b for a, b in zip(parts[:-1], parts[1:], strict=True)
-        } & ranks.keys()
+        pairs = {a + b for a, b in pairwise(parts)} & ranks.keys()
         if not pairs:
             return tuple(ranks[p] for p in parts)
         best, new, i = min(pairs, key=ranks.get), [], 0
@@ -78,7 +77,7 @@ ENCODE = [
     Mutant("letters", from_letters, "Letters were taken"),
 ]
 
-# Chapter 4 -----------------------------------------------------------------------------
+# Chapter 4 ----------------------------------------------------------------------------
 
 
 def gain(bend, power=-0.5, of=lambda y: y.square(), centre=False):
@@ -105,7 +104,7 @@ GAIN = [
     Mutant("always the root of 2", lambda b: math.sqrt(2), "ReLU alone"),
 ]
 
-# Chapter 6 -----------------------------------------------------------------------------
+# Chapter 6 ----------------------------------------------------------------------------
 
 
 def backward(grad_y, x, weight, eps=1e-5, **wrong):
@@ -178,7 +177,7 @@ SPHERE = [
     ),
 ]
 
-# Chapter 7 -----------------------------------------------------------------------------
+# Chapter 7 ----------------------------------------------------------------------------
 
 
 def partial(x, weight, p, eps=1e-6, cut=lambda n, p: slice(max(1, round(p * n)))):
@@ -294,7 +293,7 @@ PLUS_ONE = [
     Mutant("eps not taken over", plus_one(eps=False), "eps is not"),
 ]
 
-# Chapters 11 and 12 --------------------------------------------------------------------
+# Chapters 11 and 12 -------------------------------------------------------------------
 
 
 def crop(model, context, rows=lambda table, n: table[:n], refuse=True):

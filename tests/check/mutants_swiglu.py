@@ -158,7 +158,7 @@ SWIGLU_RIGHT = {
 }
 
 
-# Folding, fused weights, the way back --------------------------------------------------
+# Folding, fused weights, the way back -------------------------------------------------
 
 
 def folded(up, down, first=True, second=True):

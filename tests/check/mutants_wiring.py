@@ -10,7 +10,7 @@ from torch import nn
 from minigpt.block import BLOCKS, Block, PostNormBlock
 from minigpt.residual import Residual
 
-# The residual layer --------------------------------------------------------------------
+# The residual layer -------------------------------------------------------------------
 
 
 def overwritten(x, branch):
@@ -116,7 +116,7 @@ RESIDUAL_RIGHT = {
 }
 
 
-# Blocks --------------------------------------------------------------------------------
+# Blocks -------------------------------------------------------------------------------
 
 
 def pre(x, attn, mlp, attn_norm, mlp_norm):
@@ -409,7 +409,7 @@ POST_RIGHT = {
 }
 
 
-# The exercises of chapters 5 and 8 -----------------------------------------------------
+# The exercises of chapters 5 and 8 ----------------------------------------------------
 
 
 def highway(

@@ -1,4 +1,4 @@
-"""All mutants and what the checks say of each: `python tests/check/table.py [check]`."""
+"""All mutants, and what is said to each: `python tests/check/table.py [check]`."""
 
 import importlib
 import sys

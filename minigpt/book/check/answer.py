@@ -103,28 +103,27 @@ def wants(
         classes: whether a class will do.
         plain: whether a function will do.
     """
-    name = signature.split("(")[0]
+    given = "what the check is given"
     if isinstance(answer, nn.Module) or not callable(answer):
         what = "an object that is already made" if callable(answer) else _kind(answer)
+        kind = "class" if not plain else "function or class" if classes else "function"
         judge.fail(
-            f"The check got {what}. Give it the "
-            f"{'class' if classes and not plain else 'function'}"
-            f"{' or class' if classes and plain else ''} itself, without brackets: "
-            f"`check...({name})`.",
+            f"The check got {what}. Give it the {kind} itself, without calling it: no "
+            "brackets behind the name.",
             [("signature", signature)],
-            "what the check is given",
+            given,
         )
     if is_class(answer) and not classes:
         judge.fail(
             "The check got a class, and the exercise asks for a function.",
             [("signature", signature)],
-            "what the check is given",
+            given,
         )
     if not is_class(answer) and not plain:
         judge.fail(
             "The check got a function, and the exercise asks for a class.",
             [("signature", signature)],
-            "what the check is given",
+            given,
         )
 
 
@@ -198,8 +197,8 @@ def place(judge: Judge, function, signature: str, values: dict) -> tuple[list, d
         yours = f"{_name(function)}({', '.join(str(p) for p in parameters)})"
         if lost:
             text = (
-                f"Your code has no place for `{lost[0]}`, and the check needs to "
-                "set it."
+                f"Your code has no place for `{lost[0]}`, and the check needs to set "
+                "it."
             )
         else:
             text = (

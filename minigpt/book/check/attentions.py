@@ -74,14 +74,14 @@ _ATTEND: list[tuple[str, str, _Attend]] = [
     ),
     (
         "the mask",
-        "The mask is off by one: a token sees the next one, too. Hide what lies "
-        "above the diagonal: `triu(1)`, not `triu(2)`.",
+        "The mask is off by one: a token sees the next one, too. Hide what lies above "
+        "the diagonal: `triu(1)`, not `triu(2)`.",
         _variant(diagonal=2),
     ),
     (
         "the mask",
-        "The mask is the wrong way round: a token sees itself and what comes after "
-        "it, and not what came before.",
+        "The mask is the wrong way round: a token sees itself and what comes after it, "
+        "and not what came before.",
         _variant(turned=True),
     ),
     (
@@ -92,8 +92,8 @@ _ATTEND: list[tuple[str, str, _Attend]] = [
     ),
     (
         "the mask",
-        "The hidden scores are set to 0, and the softmax gives e to the 0 a share. "
-        "Set them to minus infinity.",
+        "The hidden scores are set to 0, and the softmax gives e to the 0 a share. Set "
+        "them to minus infinity.",
         _variant(fill=0.0),
     ),
     (
@@ -134,8 +134,8 @@ _ATTEND: list[tuple[str, str, _Attend]] = [
     ),
     (
         "the scale",
-        "The scores are divided by the root of the number of heads; the root of "
-        "d_head is wanted.",
+        "The scores are divided by the root of the number of heads; the root of d_head "
+        "is wanted.",
         _variant(scale=lambda q: math.sqrt(q.shape[-3])),
     ),
     (
@@ -245,8 +245,8 @@ def _look_ahead(judge: Judge, run: Callable[[Tensor], Tensor], x: Tensor):
         if moved[:-1].any():
             place = int(moved.nonzero()[0])
             judge.fail(
-                f"Token {x.shape[-2] - 1} was changed, and the output of token "
-                f"{place} changed with it: it sees the future.",
+                f"Token {x.shape[-2] - 1} was changed, and the output of token {place} "
+                "changed with it: it sees the future.",
                 [
                     ("expected", "only the last output changes"),
                     (
@@ -360,8 +360,8 @@ def _rest(judge: Judge, run: Callable, right: Callable, fresh: Callable):
             wanted,
             (),
             1e-3,
-            "The output is right and its gradient is not: a "
-            "part of the way is cut off the graph.",
+            "The output is right and its gradient is not: a part of the way is cut off "
+            "the graph.",
             x=x.detach(),
         )
     with judge.mechanism("the type of the output"), torch.no_grad():
@@ -644,8 +644,8 @@ def _of_heads(layout: _Layout, x: Tensor) -> list[tuple[str, str, Tensor]]:
         ),
         (
             heads,
-            "The heads are merged in another order than they were split: their "
-            "numbers are interleaved. Head 0 comes first, whole, then head 1.",
+            "The heads are merged in another order than they were split: their numbers "
+            "are interleaved. Head 0 comes first, whole, then head 1.",
             out(_merge(y, not inter)),
         ),
         (
@@ -775,15 +775,13 @@ def last_token(judge: Judge, answer):
                         attn.out(soft.squeeze(2).mT.flatten(1)),
                     ),
                     (
-                        "The last query sees the last key only: there is nothing "
-                        "to mask "
-                        "for it.",
+                        "The last query sees the last key only: there is nothing to "
+                        "mask for it.",
                         end(v[:, :, -1:]),
                     ),
                     (
-                        "The last query sees the first key only: a causal mask of "
-                        "one row "
-                        "hides the rest. The last token may look at everything.",
+                        "The last query sees the first key only: a causal mask of one "
+                        "row hides the rest. The last token may look at everything.",
                         end(v[:, :, :1]),
                     ),
                     ("The input's last token came back.", x[:, -1]),

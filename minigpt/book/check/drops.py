@@ -60,8 +60,8 @@ def dropout(judge: Judge, answer):
             judge.fail("In evaluation everything becomes zero; return x.", rows)
         if zeros > 0.02:
             judge.fail(
-                "In evaluation values are still dropped: "
-                f"{zeros:.0%} of them with p=0.2. "
+                f"In evaluation values are still dropped: {zeros:.0%} of them with "
+                "p=0.2. "
                 + (
                     "Ask `self.training`; `F.dropout(x, p)` and "
                     "`nn.functional.dropout` drop whatever the mode is."
@@ -98,8 +98,8 @@ def dropout(judge: Judge, answer):
         rows = [("expected", "0.2"), ("yours", f"{share:.2f}")]
         if abs(share - 0.2) > 0.02:
             text = (
-                f"With p=0.2, {share:.0%} of the values are zero; p is the share "
-                "that is dropped."
+                f"With p=0.2, {share:.0%} of the values are zero; p is the share that "
+                "is dropped."
             )
             if abs(share - 0.8) < 0.02:
                 text = (
@@ -116,9 +116,8 @@ def dropout(judge: Judge, answer):
                 )
             elif abs(share - 0.5) < 0.02:
                 text = (
-                    "With p=0.2, half of the values are dropped: p is not used, or "
-                    "the random numbers are normal and not uniform (`rand`, not "
-                    "`randn`)."
+                    "With p=0.2, half of the values are dropped: p is not used, or the "
+                    "random numbers are normal and not uniform (`rand`, not `randn`)."
                 )
             elif abs(share - 0.58) < 0.02 or abs(share - 0.42) < 0.02:
                 text = (
@@ -166,8 +165,8 @@ def dropout(judge: Judge, answer):
         if odd.any():
             row = int(odd.any(1).nonzero()[0])
             judge.fail(
-                "A kept value has to be x / (1 - p), also where x is negative or "
-                "not 1.",
+                "A kept value has to be x / (1 - p), also where x is negative or not "
+                "1.",
                 [
                     ("x", numbers(x[0])),
                     ("expected", numbers(2 * x[0]) + "   or 0"),
@@ -198,8 +197,8 @@ def dropout(judge: Judge, answer):
             name, got = (str(t).removeprefix("torch.") for t in (dtype, y.dtype))
             if y.dtype != dtype:
                 judge.fail(
-                    f"The input is {name}, and your output is {got}: a mask or "
-                    "random numbers of another type came in.",
+                    f"The input is {name}, and your output is {got}: a mask or random "
+                    "numbers of another type came in.",
                     [("expected", name), ("yours", got)],
                 )
     with judge.mechanism("input that is not contiguous"):
@@ -218,8 +217,8 @@ def dropout(judge: Judge, answer):
         (found,) = torch.autograd.grad(y.sum(), xs)
         if not close(found, y.detach(), 1e-4):
             judge.fail(
-                "The gradient is not the mask: where a value is dropped it is 0, "
-                "where it is kept 1 / (1 - p).",
+                "The gradient is not the mask: where a value is dropped it is 0, where "
+                "it is kept 1 / (1 - p).",
                 [("expected", numbers(y.detach()[0])), ("yours", numbers(found[0]))],
             )
     if drop.made:
@@ -365,8 +364,8 @@ def drop_connect(judge: Judge, answer):
             if not close(outputs, outputs[:1].expand_as(outputs), 1e-4):
                 judge.fail(
                     "Equal tokens of one call get different outputs. One weight is "
-                    "drawn for a call, and all tokens share it; dropout on x or on "
-                    "the output tosses for each token."
+                    "drawn for a call, and all tokens share it; dropout on x or on the "
+                    "output tosses for each token."
                 )
 
 
@@ -400,8 +399,8 @@ def stochastic_depth(judge: Judge, answer):
                 x + f,
                 [
                     (
-                        "In evaluation the branch is scaled by 1 - p; it is added "
-                        "in full.",
+                        "In evaluation the branch is scaled by 1 - p; it is added in "
+                        "full.",
                         x + 0.8 * f,
                     ),
                     (

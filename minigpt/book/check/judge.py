@@ -333,8 +333,8 @@ def _relation(yours: Tensor, expected: Tensor, tolerance: float) -> str:
             "every place" if bad.all() else f"{int(bad.sum())} of {bad.numel()} places"
         )
         return (
-            f"Your output is {what} in {count}. Look for a division by zero, the "
-            "root or logarithm of a number below zero, or a power that overflows."
+            f"Your output is {what} in {count}. Look for a division by zero, the root "
+            "or logarithm of a number below zero, or a power that overflows."
         )
     if not yours.any():
         return "Your output is zero everywhere."
@@ -449,7 +449,10 @@ def _dtype(dtype: torch.dtype) -> str:
 def _shape_hint(found, wanted) -> str:
     found, wanted = tuple(found), tuple(wanted)
     if found == wanted[:-1] or found == (*wanted[:-1], 1):
-        return " Each row came back as one number: a mean or sum is returned itself."
+        return (
+            " Each row came back as one number. Is a mean or sum returned itself, or "
+            "was `@` written for `*`?"
+        )
     if sorted(found) == sorted(wanted):
         return (
             " The same sizes stand in another order: a transpose too many or too few."
@@ -578,8 +581,8 @@ _HINTS: list[tuple[str, str]] = [
         "Whole numbers came where fractions are needed.",
     ),
     (
-        r"Can't call numpy\(\)|can't convert .* to numpy",
-        "Stay in torch: NumPy does not carry gradients.",
+        r"Can't call numpy\(\)|can't convert .* to numpy|unsupported ScalarType|numpy",
+        "Stay in torch: NumPy knows neither gradients nor bfloat16.",
     ),
     (
         r"Dimension out of range",
@@ -600,7 +603,12 @@ _HINTS: list[tuple[str, str]] = [
         "None mean that something is off? Ask `is not None` first.",
     ),
     (r"maximum recursion", "The function calls itself without end."),
-    (r"object is not callable", "Something that is no function is called with `()`."),
+    (
+        r"object is not callable",
+        "Something that is no function is called with `()`. Tensors and parameters are "
+        "multiplied with `*`.",
+    ),
+    (r"__init__\(\) should return None", "`__init__` returns nothing: no `return`."),
     (
         r"not enough values to unpack|too many values to unpack",
         "A shape is unpacked into a fixed number of names, and the input has another "

@@ -63,7 +63,10 @@ class _Norm:
             elif bias is not None and self.shift:
                 self._no_parameter(function, "shift", "bias", "zeros")
             function = function.to(x.dtype)
+            shapes = [f"{n} {tuple(p.shape)}" for n, p in function.named_parameters()]
             given = f"x: {answers._text(x)}"
+            if shapes:
+                given += f"; its parameters: {', '.join(shapes)}"
             value = self.judge.call(function, x, given=given)
         else:
             ones = torch.ones(size, dtype=x.dtype) if weight is None else weight
@@ -81,6 +84,8 @@ class _Norm:
         """Gain and shift of a module: by name, else by what they begin with."""
         named = dict(module.named_parameters())
         vectors = {n: p for n, p in named.items() if p.numel() == size}
+        if len(vectors) < len(named):
+            self._no_parameter(module, "gain", "weight", "ones")
         if not vectors:
             if needed:
                 self._no_parameter(module, "gain", "weight", "ones")
@@ -110,8 +115,8 @@ class _Norm:
             text = f"`{buffers[0]}` is a buffer, which is not trained. Make it {fix}."
         elif others:
             text = (
-                f"No parameter of your module has one number for each of the size's "
-                f"places, as the {role} must: {fix}. Found: {', '.join(others)}."
+                f"The {role} has one number for each place of a token, {fix}. The "
+                f"parameters found in your module are not that: {', '.join(others)}."
             )
         else:
             text = f"Your module has no parameter for the {role}: {fix}."
@@ -123,7 +128,25 @@ class _Norm:
 
 def _shape(judge: Judge, norm: _Norm):
     with judge.mechanism("shape"):
-        judge.tensor(norm(_random(2, 3, 4)), (2, 3, 4), what="your norm")
+        x = _random(2, 3, 4)
+        y = norm(x)
+        if y.dtype != x.dtype:
+            got = str(y.dtype).removeprefix("torch.")
+            judge.fail(
+                f"The input is float32, and your output is {got}: a fixed type is "
+                "written into the code. Go back with `.to(x.dtype)`.",
+                [("expected", "float32"), ("yours", got)],
+                "the type of the output",
+            )
+        if not y.isfinite().all():
+            judge.compare(y, torch.zeros_like(y), x=x)
+        if not torch.equal(y, norm(x)):
+            judge.fail(
+                "Two calls with the same input give different outputs: something in "
+                "your norm is random.",
+                (),
+                "the same output every time",
+            )
 
 
 def _random(*shape: int, seed: int = 1, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -185,8 +208,8 @@ def _unasked(right: Tensor) -> list:
     """What a gain of 1 must not do."""
     return [
         (
-            "Every number is twice what it should be, though the gain is 1. Is the gain "
-            "1 + weight, as in Gemma? Here it is the weight itself.",
+            "Every number is twice what it should be, though the gain is 1. Is the "
+            "gain 1 + weight, as in Gemma? Here it is the weight itself.",
             2 * right,
         ),
         (
@@ -198,20 +221,20 @@ def _unasked(right: Tensor) -> list:
 
 def _gain(judge: Judge, norm: _Norm, normed: Callable, name: str, extra: bool = False):
     """The gain: one number for each place, multiplied in once, after the division."""
-    x = torch.tensor([[[1.0, -2.0, 3.0, 2.0]]])
-    w = torch.tensor([2.0, 0.5, -1.0, 3.0])
-    b = torch.tensor([0.25, 0.75, -0.5, 1.5]) if norm.shift or extra else None
+    x = torch.tensor([[[1.0, -2.0, 3.0, 2.0, -1.0]]])
+    w = torch.tensor([2.0, 0.5, -1.0, 3.0, 1.5])
+    b = torch.tensor([0.25, 0.75, -0.5, 1.5, -1.0]) if norm.shift or extra else None
     if norm.made:
         with judge.mechanism("the gain is a parameter"):
-            fresh = norm.module(4, TINY)
-            gain, _ = norm.parameters(fresh, 4, needed=True)
+            fresh = norm.module(5, TINY)
+            gain, _ = norm.parameters(fresh, 5, needed=True)
             if not gain.requires_grad:
                 judge.fail("Your gain does not ask for a gradient: `requires_grad`.")
             if not (gain == 1).all():
                 judge.fail(
                     "Your gain does not begin at 1, so a fresh norm already rescales "
                     "what it normalises: begin with `torch.ones(size)`.",
-                    [("expected", "1  1  1  1"), ("yours", numbers(gain.detach()))],
+                    [("expected", "1  1  1  1  1"), ("yours", numbers(gain.detach()))],
                 )
     hat = normed(x)
     right = hat * w if b is None or not norm.shift else hat * w + b
@@ -219,8 +242,8 @@ def _gain(judge: Judge, norm: _Norm, normed: Callable, name: str, extra: bool = 
         mistakes = [
             ("The gain is not used: the output is the same for every `weight`.", hat),
             (
-                "The gain is applied twice: expected {expected}, got {yours}. With "
-                "a gain of 1 that does not show.",
+                "The gain is applied twice: expected {expected}, got {yours}. With a "
+                "gain of 1 that does not show.",
                 hat * w * w,
             ),
             ("You divide by the gain, and should multiply.", hat / w),
@@ -236,7 +259,7 @@ def _gain(judge: Judge, norm: _Norm, normed: Callable, name: str, extra: bool = 
                 lambda: (hat @ w).unsqueeze(-1).expand_as(hat),
             ),
         ]
-        bias = b if b is not None else torch.zeros(4)
+        bias = b if b is not None else torch.zeros(5)
         for text, output in [*mistakes]:  # the same, where a shift is set as well
             if norm.shift:
                 mistakes.append(
@@ -298,14 +321,14 @@ def _types(judge: Judge, norm: _Norm, formula: Callable):
             (
                 big,
                 1e-5,
-                "large numbers: the square of 300 is above 65504, the largest "
-                "number of float16",
+                "large numbers: the square of 300 is above 65504, the largest number "
+                "of float16",
             ),
             (
                 small,
                 TINY,
-                "small numbers: the square of 0.0001 is zero in float16, and "
-                "so is a small eps",
+                "small numbers: the square of 0.0001 is zero in float16, and so is a "
+                "small eps",
             ),
         ):
             half = x.half()
@@ -453,12 +476,13 @@ def rmsnorm(judge: Judge, answer):
     )
     _shape(judge, norm)
     _each_token(judge, norm)
-    one = torch.ones(4)
-    x = torch.tensor([[[1.0, -2.0, 3.0, 6.0]]])
+    one = torch.ones(5)
+    x = torch.tensor([[[3.0, -1.0, 4.0, -5.0, 2.0]]])
     ms, c = x.square().mean(-1, keepdim=True), x - x.mean(-1, keepdim=True)
     with judge.mechanism("the root mean square"):
+        y = norm(x)
         judge.compare(
-            norm(x),
+            y,
             x / ms.sqrt(),
             [
                 (
@@ -488,8 +512,8 @@ def rmsnorm(judge: Judge, answer):
                 ),
                 (
                     "The sum of squares is divided by n - 1. A mean square divides by "
-                    "n: 4 numbers, not 3.",
-                    x / (x.square().sum(-1, keepdim=True) / 3).sqrt(),
+                    "n: 5 numbers, not 4.",
+                    x / (x.square().sum(-1, keepdim=True) / 4).sqrt(),
                 ),
                 ("The square root is missing: you divide by the mean square.", x / ms),
                 (
@@ -529,7 +553,25 @@ def rmsnorm(judge: Judge, answer):
                     "signs are left. The mean over `dim=-1` is missing.",
                     x.sign(),
                 ),
-                ("You divide by the root twice.", x / ms.sqrt() / ms.sqrt()),
+                (
+                    "You divide by the length over n; over the root of n it should be: "
+                    "the mean is taken first, and then the root.",
+                    x / (x.norm(dim=-1, keepdim=True) / 5),
+                ),
+                (
+                    "You divide by *half* the mean square. `** 1/2` means `(... ** 1) "
+                    "/ 2`; a root is `** 0.5` or `.sqrt()`.",
+                    x / (ms / 2),
+                ),
+                (
+                    "You divide by *twice* the mean square. `** -1/2` means `(... ** "
+                    "-1) / 2`; one over a root is `** -0.5` or `.rsqrt()`.",
+                    x / (2 * ms),
+                ),
+                (
+                    "The mean square is divided out twice, with a root each time.",
+                    x / ms.sqrt() / ms,
+                ),
                 (
                     "You divide by the largest number.",
                     x / x.abs().amax(-1, keepdim=True),
@@ -538,10 +580,11 @@ def rmsnorm(judge: Judge, answer):
                 ("That is a softmax; RMSNorm divides by one number.", x.softmax(-1)),
                 *_unasked(x / ms.sqrt()),
             ],
+            fallback=_divisor(y, x),
             x=x,
         )
     with judge.mechanism("where epsilon stands"):
-        x, eps = torch.tensor([[[0.1, -0.3, 0.2, 0.3]]]), 0.1
+        x, eps = torch.tensor([[[0.1, -0.3, 0.2, 0.3, -0.2]]]), 0.1
         ms = x.square().mean(-1, keepdim=True)
         y = norm(x, eps=eps)
         judge.compare(
@@ -563,17 +606,12 @@ def rmsnorm(judge: Judge, answer):
                 (
                     "Your epsilon is added to the sum of squares, before the mean is "
                     "taken.",
-                    x / ((x.square().sum(-1, keepdim=True) + eps) / 4).sqrt(),
+                    x / ((x.square().sum(-1, keepdim=True) + eps) / 5).sqrt(),
                 ),
                 (
                     "Your epsilon is a lower limit of the mean square (`max`, "
                     "`clamp`); it is to be added.",
                     x / ms.clamp(min=eps).sqrt(),
-                ),
-                (
-                    "Your epsilon is a lower limit of the root (`max`, `clamp`); it is "
-                    "to be added to the mean square.",
-                    x / ms.sqrt().clamp(min=eps),
                 ),
                 ("Your epsilon is added twice.", x / (ms + 2 * eps).sqrt()),
                 (
@@ -585,7 +623,11 @@ def rmsnorm(judge: Judge, answer):
                     "Your epsilon is added to x before the square, or to the output.",
                     lambda: x / (x + eps).square().mean(-1, keepdim=True).sqrt(),
                 ),
-                ("Your epsilon is added to the output.", x / ms.sqrt() + eps),
+                (
+                    "Your epsilon is added to the output. It belongs under the root, "
+                    "to the mean square; look at the brackets.",
+                    x / ms.sqrt() + eps,
+                ),
                 (
                     "You multiply by one over the root and then add epsilon to it; it "
                     "belongs into the root.",
@@ -601,6 +643,19 @@ def rmsnorm(judge: Judge, answer):
     _types(judge, norm, _rms)
     _gradient(judge, norm, _rms, _rms_frozen)
     _unseen(judge, norm, _rms)
+
+
+def _divisor(y: Tensor, x: Tensor) -> str:
+    """Whether the sum of squares was divided by another whole number than n."""
+    squares = (x.square().sum() * (y / x).square()).flatten()
+    number = round(squares[0].item()) if squares.isfinite().all() else 0
+    if number < 2 or not close(squares, torch.full_like(squares, number), 1e-3):
+        return ""
+    n = x.shape[-1]
+    return (
+        f"It is as if the sum of squares were divided by {number}. Divide by the "
+        f"number of numbers in a row, here {n}: `mean(-1)` does."
+    )
 
 
 def _fixed(statistic: Tensor, centred: Tensor, eps: float) -> dict[float, Tensor]:
@@ -676,8 +731,8 @@ def layernorm(judge: Judge, answer):
     )
     _shape(judge, norm)
     _each_token(judge, norm)
-    one = torch.ones(4)
-    x = torch.tensor([[[1.0, -2.0, 3.0, 6.0]]])
+    one = torch.ones(5)
+    x = torch.tensor([[[3.0, -1.0, 4.0, -5.0, 2.0]]])
     c, ms = x - x.mean(-1, keepdim=True), x.square().mean(-1, keepdim=True)
     var = c.square().mean(-1, keepdim=True)
     with judge.mechanism("mean and variance"):
@@ -732,7 +787,7 @@ def layernorm(judge: Judge, answer):
                 ),
                 (
                     "You bring the numbers between smallest and largest to 0 and 1.",
-                    (x + 2) / 8,
+                    (x + 5) / 9,
                 ),
                 (
                     "The mean is added, and should be subtracted.",
@@ -748,7 +803,7 @@ def layernorm(judge: Judge, answer):
             x=x,
         )
     with judge.mechanism("where epsilon stands"):
-        x, eps = torch.tensor([[[0.1, -0.3, 0.2, 0.3]]]), 0.1
+        x, eps = torch.tensor([[[0.1, -0.3, 0.2, 0.3, -0.2]]]), 0.1
         c = x - x.mean(-1, keepdim=True)
         var = c.square().mean(-1, keepdim=True)
         y = norm(x, eps=eps)
@@ -782,7 +837,7 @@ def layernorm(judge: Judge, answer):
                 ("Your epsilon is added to the output.", c / var.sqrt() + eps),
                 (
                     "Your epsilon is added to the sum of squares, before the mean.",
-                    c / ((c.square().sum(-1, keepdim=True) + eps) / 4).sqrt(),
+                    c / ((c.square().sum(-1, keepdim=True) + eps) / 5).sqrt(),
                 ),
             ],
             x=x,
@@ -850,8 +905,7 @@ def layer_norm_backward(judge: Judge, answer):
                 [
                     (
                         "The gain is multiplied in after the two means; it comes "
-                        "first: "
-                        "`grad_y * weight`.",
+                        "first: `grad_y * weight`.",
                         late,
                     ),
                     ("The gain is not used.", late / weight),
@@ -868,8 +922,8 @@ def layer_norm_backward(judge: Judge, answer):
                         (gw - hat * along) / s,
                     ),
                     (
-                        "The term with x̂ is missing: the standard deviation "
-                        "depends on x, too.",
+                        "The term with x̂ is missing: the standard deviation depends "
+                        "on x, too.",
                         (gw - mean) / s,
                     ),
                     (
@@ -974,8 +1028,7 @@ def on_the_sphere(judge: Judge, answer):
             [
                 (
                     "That is LayerNorm with its eps of 1e-5: `F.normalize` brings "
-                    "quiet tokens "
-                    "to full length, and the exercise wants to see that.",
+                    "quiet tokens to full length, and the exercise wants to see that.",
                     _ln(quiet, torch.ones(4), 1e-5),
                 )
             ],
@@ -1095,6 +1148,7 @@ def plus_one_norm(judge: Judge, answer):
 
     def make(eps: float = TINY) -> tuple[nn.Module, Tensor]:
         module = answers.build(judge, answer, signature, size=4, eps=eps)
+        run(module, x)
         vectors = [p for p in module.parameters() if p.numel() == 4]
         if len(vectors) != 1:
             judge.fail(
@@ -1169,8 +1223,8 @@ def plus_one_norm(judge: Judge, answer):
         if factor < 1.0015:  # roundings of single numbers cancel in the mean
             judge.fail(
                 "With w = 0.003 in bfloat16 the gain is 1: the next number after 1 is "
-                "1.0078, so the sum is rounded back. Take it in float32: "
-                "`1 + self.weight.float()`.",
+                "1.0078, so the sum is rounded back. Take it in float32: `1 + "
+                "self.weight.float()`.",
                 [("expected", "1.003"), ("yours", f"{factor:.3f}")],
             )
         hat = _rms(x, one, 0.0)
@@ -1186,8 +1240,8 @@ def plus_one_norm(judge: Judge, answer):
         ]
         if not own:
             judge.fail(
-                "A method that takes over the weights is missing, "
-                "`take_over(self, norm)` say."
+                "A method that takes over the weights is missing, `take_over(self, "
+                "norm)` say."
             )
         module, _ = make()
         name = "take_over" if "take_over" in own else own[0]
@@ -1202,8 +1256,8 @@ def plus_one_norm(judge: Judge, answer):
                     _rms(x, 1 + norm.weight, 0.3),
                 ),
                 (
-                    "The weight is copied as it is; take 1 off it. And eps is to "
-                    "be taken over.",
+                    "The weight is copied as it is; take 1 off it. And eps is to be "
+                    "taken over.",
                     _rms(x, 1 + norm.weight, TINY),
                 ),
                 (

@@ -315,8 +315,8 @@ def _judge_p(judge: Judge, run: Callable[[Tensor, float], object]):
             ]
             if int(mine.sum()) == right + 1:
                 judge.fail(
-                    f"{right} of four tokens reach p={p} exactly, one more is kept. The "
-                    "smallest set whose mass *reaches* p is wanted: keep where the "
+                    f"{right} of four tokens reach p={p} exactly, one more is kept. "
+                    "The smallest set whose mass *reaches* p is wanted: keep where the "
                     "mass before a token is below p, `<`, not `<=`.",
                     rows,
                 )
@@ -519,7 +519,7 @@ class _Sampler:
         self.tell(row, found, right, mistakes, settings)
 
     def tell(self, logits: Tensor, found: Tensor, right: Tensor, mistakes: list, given):
-        """End the check if shares are not as they should be; rows are rows of logits."""
+        """End the check if shares are not as they should be."""
         right = right.double()
         if _agree(found, right, 0.05):
             return
@@ -586,15 +586,14 @@ def sample(judge: Judge, answer):
     row = _log(0.125, 0.5, 0.25, 0.125)
     p = row.softmax(-1)
     best = torch.tensor([0.0, 1.0, 0.0, 0.0])
-    even = torch.full((4,), 0.25)
     other = _log(0.5, 0.125, 0.125, 0.25)
     with judge.mechanism("the draw"):
         both = torch.stack([row, other + 1.0])
         ids = draw(both.repeat_interleave(_ROWS, 0))
         if ids.unique().numel() == 1:
             judge.fail(
-                "Every row gets the same token: one draw is made for all rows. Each row "
-                "has logits and a draw of its own."
+                "Every row gets the same token: one draw is made for all rows. Each "
+                "row has logits and a draw of its own."
             )
         found = torch.stack([_shares(ids[:_ROWS], 4), _shares(ids[_ROWS:], 4)])
         right = both.softmax(-1)
@@ -645,8 +644,8 @@ def sample(judge: Judge, answer):
                     ),
                     (
                         "The temperature changes nothing: it divides what is "
-                        "normalised "
-                        "afterwards, or is not used. It divides the *logits*.",
+                        "normalised afterwards, or is not used. It divides the "
+                        "*logits*.",
                         p,
                     ),
                     (
@@ -679,15 +678,13 @@ def sample(judge: Judge, answer):
                 ("Top-k keeps one token too many.", _only(p, 1, 2, 0)),
                 ("Top-k keeps one token too many.", _only(p, 1, 2, 3)),
                 (
-                    "The tokens that top-k takes away get the logit 0, and e to "
-                    "the 0 is "
-                    "a share. Set them to minus infinity.",
+                    "The tokens that top-k takes away get the logit 0, and e to the 0 "
+                    "is a share. Set them to minus infinity.",
                     torch.where(kept > 0, row, torch.zeros(4)).softmax(-1),
                 ),
                 (
                     "The place within the k best came back, not the token: `topk` "
-                    "returns "
-                    "indices; look the drawn place up in them.",
+                    "returns indices; look the drawn place up in them.",
                     torch.tensor([2 / 3, 1 / 3, 0.0, 0.0]),
                 ),
                 (
@@ -701,9 +698,8 @@ def sample(judge: Judge, answer):
         found = draw.shares(tied, top_k=2)
         if int((found > 0).sum()) == 3:
             judge.fail(
-                "Ties are kept beyond k: three tokens stand level at the "
-                "threshold, and "
-                "all three are drawn for top_k=2. Keep the k *places* that `topk` "
+                "Ties are kept beyond k: three tokens stand level at the threshold, "
+                "and all three are drawn for top_k=2. Keep the k *places* that `topk` "
                 "returns, not all that reach its last value.",
                 [
                     ("probabilities", numbers(tied.softmax(-1))),
@@ -731,9 +727,8 @@ def sample(judge: Judge, answer):
             best,
             [
                 (
-                    "`top_p=0` is taken for no limit at all, as by `if top_p:`. "
-                    "Ask whether "
-                    "it `is not None`; the best token is left for 0.",
+                    "`top_p=0` is taken for no limit at all, as by `if top_p:`. Ask "
+                    "whether it `is not None`; the best token is left for 0.",
                     p,
                 )
             ],
@@ -778,8 +773,8 @@ def sample(judge: Judge, answer):
             )
         if not torch.equal(one, two):
             judge.fail(
-                "The draws do not follow `generator`: the same seed gives other tokens. "
-                "Pass it on: `torch.multinomial(..., generator=generator)`."
+                "The draws do not follow `generator`: the same seed gives other "
+                "tokens. Pass it on: `torch.multinomial(..., generator=generator)`."
             )
         before = torch.get_rng_state()
         draw(wide)

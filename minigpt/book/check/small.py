@@ -81,11 +81,16 @@ def encode_word(judge: Judge, answer):
                     judge.fail(
                         "A list of numbers is wanted, the ids of the parts.", rows
                     )
+                found = [
+                    f.item() if isinstance(f, Tensor) and f.numel() == 1 else f
+                    for f in found
+                ]
                 if any(isinstance(f, bytes) for f in found):
                     judge.fail(
                         "The parts came back; their ids `ranks[part]` are wanted.", rows
                     )
-                found = [int(f) if isinstance(f, (int, Tensor)) else f for f in found]
+                if not all(isinstance(f, int) for f in found):
+                    judge.fail("The list is to hold whole numbers, the ids.", rows)
                 if found == expected:
                     continue
                 if found == list(word.encode()):
@@ -165,14 +170,13 @@ def gain(judge: Judge, answer):
                 ),
                 (
                     kept,
-                    "That is what the bend keeps of the mean square. The gain is "
-                    "one over its root.",
+                    "That is what the bend keeps of the mean square. The gain is one "
+                    "over its root.",
                 ),
                 (
                     variance**-0.5 if variance > 0 else math.nan,
                     "That keeps the *variance*, with the mean taken off. The next "
-                    "layer sees "
-                    "the mean as well: the mean square is to be kept.",
+                    "layer sees the mean as well: the mean square is to be kept.",
                 ),
                 (
                     1 / mean(bend(z).abs()),
@@ -180,9 +184,8 @@ def gain(judge: Judge, answer):
                 ),
                 (
                     mean(_slope(bend, z).square()) ** -0.5,
-                    "That keeps the size of the gradient (the slope's mean "
-                    "square); the "
-                    "signal's is wanted.",
+                    "That keeps the size of the gradient (the slope's mean square); "
+                    "the signal's is wanted.",
                 ),
                 (
                     2**0.5,
@@ -242,8 +245,8 @@ def crop(judge: Judge, answer):
         rows = shorter.pos_emb.weight.shape[0]
         if shorter.config.context != 5 or rows != 5:
             judge.fail(
-                "The new model's `config.context` and its position table have to be "
-                "as long as asked.",
+                "The new model's `config.context` and its position table have to be as "
+                "long as asked.",
                 [
                     ("expected", "context 5, 5 rows"),
                     ("yours", f"context {shorter.config.context}, {rows} rows"),
@@ -293,9 +296,8 @@ def crop(judge: Judge, answer):
             )
         else:
             judge.fail(
-                "A longer context is accepted, and nobody has trained its rows: "
-                "raise a "
-                "ValueError that names both lengths."
+                "A longer context is accepted, and nobody has trained its rows: raise "
+                "a ValueError that names both lengths."
             )
 
 
@@ -323,29 +325,29 @@ def hold(judge: Judge, answer):
                 found = judge.call(answer, done, given=f"done={done}")
                 if found is None:
                     judge.fail("Your function returns None. Is a `return` missing?")
-                if isinstance(found, bool) or not isinstance(
-                    found, (int, float, Tensor)
-                ):
+                if isinstance(found, Tensor) and found.numel() == 1:
+                    found = found.item()
+                if isinstance(found, bool) or not isinstance(found, (int, float)):
                     judge.fail("One number is wanted.", [("yours", str(found)[:60])])
                 found, wanted = float(found), right(done)
                 if abs(found - wanted) < 1e-6:
                     continue
                 if abs(found - (1 - wanted)) < 1e-6:
                     text = (
-                        "That is what is left of the rate; how far it has *fallen* "
-                        "is wanted: 0 at the start, 1 at the end."
+                        "That is what is left of the rate; how far it has *fallen* is "
+                        "wanted: 0 at the start, 1 at the end."
                     )
                 elif abs(found - done) < 1e-6:
                     text = (
-                        "That falls in a straight line from the start; the first "
-                        "80 per cent are flat."
+                        "That falls in a straight line from the start; the first 80 "
+                        "per cent are flat."
                     )
                 elif found < 0:
                     text = "Below zero: the flat part needs `max(0, ...)`."
                 elif abs(found - max(0.0, done - 0.8)) < 1e-6:
                     text = (
-                        "The fall does not reach 1: 0.2 of the time is left for "
-                        "it, so divide by 0.2."
+                        "The fall does not reach 1: 0.2 of the time is left for it, so "
+                        "divide by 0.2."
                     )
                 elif done > 0.8 and found in (0.0, 1.0):
                     text = "A jump; a straight line from 0 to 1 is wanted."

@@ -219,8 +219,8 @@ def swiglu(judge: Judge, answer):
             right(big),
             (),
             1e-4,
-            "For large numbers SiLU goes wrong: e to a large power is infinite. "
-            "`a * torch.sigmoid(a)` and `F.silu` are safe.",
+            "For large numbers SiLU goes wrong: e to a large power is infinite. `a * "
+            "torch.sigmoid(a)` and `F.silu` are safe.",
             **{"x": big, "gate(x)": gate(big)[0, 0]},
         )
     shapes = {"a batch of one": (1, 1, D), "one vector": (D,), "two dimensions": (3, D)}
@@ -339,11 +339,13 @@ def fold(judge: Judge, answer):
                         product + last,
                     ),
                     ("The bias of `down` is forgotten.", product + middle),
-                    ("Both biases are forgotten.", product),
                     (
-                        "The folded layer's own fresh bias is left in it: set it "
-                        "to zero, "
-                        "or make the layer with `bias=False`.",
+                        "Both biases are forgotten.",
+                        product if first and second else None,
+                    ),
+                    (
+                        "The folded layer's own fresh bias is left in it: set it to "
+                        "zero, or make the layer with `bias=False`.",
                         product + one.bias if one.bias is not None else None,
                     ),
                     (
@@ -459,9 +461,8 @@ def way_back(judge: Judge, answer):
                 ("SiLU is a product, too: its sigmoid also depends on a.", s * b * g),
                 ("That is the slope of the sigmoid, not of SiLU.", s * (1 - s) * b * g),
                 (
-                    "That is half of the product rule: a times the sigmoid's "
-                    "slope. The "
-                    "other half is the sigmoid itself.",
+                    "That is half of the product rule: a times the sigmoid's slope. "
+                    "The other half is the sigmoid itself.",
                     a * s * (1 - s) * b * g,
                 ),
                 ("`b` is missing: it is what SiLU(a) was multiplied by.", slope * g),

@@ -121,14 +121,14 @@ def residual(judge: Judge, answer):
                     x + f(change),
                 ),
                 (
-                    "The branch is applied to the sum again: what is added is "
-                    "f(x + f(x)).",
+                    "The branch is applied to the sum again: what is added is f(x + "
+                    "f(x)).",
                     x + f(x + change),
                 ),
                 ("The branch gets more than x: f(x + x).", x + f(2 * x)),
                 (
-                    "What is added is not x but f(x) itself: f(x) + f(f(x)). The "
-                    "name `x` was overwritten before the addition.",
+                    "What is added is not x but f(x) itself: f(x) + f(f(x)). The name "
+                    "`x` was overwritten before the addition.",
                     change + f(change),
                 ),
                 (
@@ -149,8 +149,8 @@ def residual(judge: Judge, answer):
                     x + change.relu(),
                 ),
                 (
-                    "The sum is normalised. This layer only adds; the norm comes in "
-                    "a later chapter.",
+                    "The sum is normalised. This layer only adds; the norm comes in a "
+                    "later chapter.",
                     lambda: torch.nn.functional.layer_norm(x + change, (D,)),
                 ),
                 (
@@ -626,8 +626,8 @@ def highway(judge: Judge, answer):
         biases = [p for p in mine if p.numel() == D]
         if len(matrices) != 1 or len(biases) != 1:
             judge.fail(
-                "The gate needs a matrix and a bias of its own, "
-                "`self.gate = nn.Linear(d_model, d_model)`.",
+                "The gate needs a matrix and a bias of its own, `self.gate = "
+                "nn.Linear(d_model, d_model)`.",
                 [
                     ("expected", f"({D}, {D}) and ({D},)"),
                     ("yours", ", ".join(str(tuple(p.shape)) for p in mine) or "none"),
@@ -739,14 +739,14 @@ def contributions(judge: Judge, answer):
                         stream[i],
                     ),
                     (
-                        "This part was given the embedding; it reads the stream as "
-                        "it is by then.",
+                        "This part was given the embedding; it reads the stream as it "
+                        "is by then.",
                         alone[i],
                     ),
                     (
                         "The MLP was given what attention read; it reads the sum.",
                         blocks[(i - 1) // 2].mlp(stream[i - 2])
-                        if i and i % 2 == 0
+                        if i > 2 and i % 2 == 0
                         else None,
                     ),
                 ],
@@ -802,8 +802,7 @@ def _wrong_order(judge: Judge, order: str, found, names: list[str]):
     hints = {
         "plain": "With silent sublayers such a block returns zeros.",
         "residual": "No norm: five times the input changes the update, and so does "
-        "five "
-        "times `attn.out`.",
+        "five times `attn.out`.",
         "post": "It is silent and normalised, and so is what it returns: variance 1.",
         "pre": "It is the identity when silent, and its update forgets the size of the "
         "input but not that of `attn.out`.",
@@ -811,8 +810,7 @@ def _wrong_order(judge: Judge, order: str, found, names: list[str]):
         "reordered": "Its update forgets the size of `attn.out`, not that of the "
         "input.",
         "neither": "When silent it returns normalised tokens, as Post-LN does, but "
-        "with "
-        "sublayers that speak its tokens do not have variance 1.",
+        "with sublayers that speak its tokens do not have variance 1.",
     }
     judge.fail(f"The order {order!r} is taken for {found!r}. {hints[order]}", rows)
 
