@@ -62,6 +62,8 @@ def test_every_choice_is_explained_and_one_is_right(path):
             assert re.match(r"(Right\.|Wrong[.,:])", says), f"question {number}: {says}"
             assert len(says.split()) >= 8, f"question {number}: {option}: say why"
             assert option[0].isupper() or not option[0].isalpha(), option
+            # A summary is HTML: no Markdown and no formula is set in it.
+            assert not re.search(r"[$`]|\*\w", option), f"HTML, please: {option}"
     assert len(set(places)) > 1, "the right answer always stands at the same place"
 
 
