@@ -18,6 +18,7 @@ __all__ = [
     "SEEDS",
     "Record",
     "ablation",
+    "ladder",
     "nanogpt",
     "norm_speed",
     "read",
@@ -103,6 +104,23 @@ def stability(device: str = "cpu") -> dict | None:
         ten steps each, in nats per character. A loss that is no number is None.
     """
     name = "stability.json" if device == "cpu" else f"stability_{device}.json"
+    path = files("minigpt.book") / "records" / name
+    return json.loads(path.read_text("utf-8")) if path.is_file() else None
+
+
+def ladder(device: str = "cpu") -> dict | None:
+    """The ladder of chapter 13, from `tools/record_ladder.py`; None if there is none.
+
+    Args:
+        device: "cpu" or "cuda".
+
+    Returns:
+        A dict with "setting", what all runs share, and "runs": each belongs to a part
+        (grid, ladder, page) and has its rung, n_layers, start, lr and seed, its
+        "val_loss", and "losses", the means of ten steps each, in nats per character. A
+        loss that is no number is None. `minigpt.ladder.by_rung` reads them.
+    """
+    name = "ladder.json" if device == "cpu" else f"ladder_{device}.json"
     path = files("minigpt.book") / "records" / name
     return json.loads(path.read_text("utf-8")) if path.is_file() else None
 
