@@ -15,7 +15,7 @@ except ModuleNotFoundError as error:
 
 from minigpt.book.explorable import Explorable
 from minigpt.book.figures import COLORS, CYCLE, Figure
-from minigpt.book.live import panel, static
+from minigpt.book.live import panel, static, watch
 from minigpt.book.setting import seeds, setting
 from minigpt.book.tables import table
 
@@ -29,4 +29,5 @@ __all__ = [
     "setting",
     "static",
     "table",
+    "watch",
 ]
