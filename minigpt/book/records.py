@@ -1,7 +1,7 @@
 """Recorded results that chapters show, each with the command that remakes it.
 
 The training runs of chapter 12 come from `tools/record.py`, the times of chapter 7 from
-`benchmarks/norms.py`.
+`benchmarks/norms.py`, the texts of chapter 14 from `tools/record_speech.py`.
 """
 
 import json
@@ -23,13 +23,14 @@ __all__ = [
     "nanogpt",
     "norm_speed",
     "read",
+    "speech",
     "stability",
 ]
 
 # None of them was used while the recipes were looked for.
 SEEDS = (11, 12, 13)
-# recipe -> the seeds it was recorded with, from the plainest to the best. The batches of
-# `best` were chosen on its seed 11, which is therefore not among them.
+# recipe -> the seeds it was recorded with, from the plainest to the best. The batches
+# of `best` were chosen on its seed 11, which is therefore not among them.
 RECORDED = {"plain": (1337, 1, 2), "muon": SEEDS, "best": (12, 13, 14)}
 # The ablation: a shorter run of the recipe "muon", and one change at a time.
 ABLATED = {"steps": 400, "warmup": 50, "eval_every": 400}
@@ -139,6 +140,20 @@ def ladder(device: str = "cpu") -> dict | None:
     name = "ladder.json" if device == "cpu" else f"ladder_{device}.json"
     path = files("minigpt.book") / "records" / name
     return json.loads(path.read_text("utf-8")) if path.is_file() else None
+
+
+def speech() -> dict:
+    """What a trained model says, from `tools/record_speech.py`.
+
+    Returns:
+        A dict: "recipe", "seed" and "val_loss" of the model; "characters", its
+        vocabulary; "text", the first window of the validation text, and "logits", a row
+        after each of its characters; "prompt", "samples" and "sweep", which have the
+        fields of `minigpt.generate.Sampling` and a seed. A sample has its "text". A
+        line of the sweep has the share of "known" words and of "repeated" pieces.
+    """
+    path = files("minigpt.book") / "records" / "speech.json"
+    return json.loads(path.read_text("utf-8"))
 
 
 def read(recipe: str, seed: int) -> Record:
