@@ -24,6 +24,7 @@ from minigpt.block import BLOCKS
 from minigpt.gpt import GPT, MLPS, NORMS, POSITIONS, GPTConfig, eval_mode
 from minigpt.text import Batches, CharTokenizer, split, tiny_shakespeare
 from minigpt.train import (
+    COMPILE,
     DECAYS,
     DTYPES,
     OPTIMIZERS,
@@ -31,11 +32,13 @@ from minigpt.train import (
     TrainConfig,
     TrainingDiverged,
     checkpoints,
+    choose_compile,
     choose_device,
     choose_dtype,
     last_readable,
     load_model,
     recipe,
+    selfcheck,
     train,
 )
 
@@ -49,6 +52,7 @@ CHOICES = {
     "optimizer": OPTIMIZERS,
     "decay": DECAYS,
     "dtype": DTYPES,
+    "compile": COMPILE,
 }
 OWN_FILES = ("best.safetensors", "records.jsonl", "loss.svg")
 
@@ -60,7 +64,8 @@ def main(argv: list[str] | None = None) -> int:
     try:
         torch.set_num_threads(choose_threads(args.threads))
         job = prepare(args)
-    except (ValueError, FileExistsError, FileNotFoundError) as error:
+        board = tensorboard(args.folder) if args.tensorboard else None
+    except (ValueError, OSError, ModuleNotFoundError) as error:
         parser.error(str(error))
     say(job.describe())
     try:
@@ -73,7 +78,7 @@ def main(argv: list[str] | None = None) -> int:
                 folder=args.folder,
                 resume=args.resume,
                 tokenizer=job.tokenizer,
-                on_record=show,
+                on_record=both(show, board),
             )
     except KeyboardInterrupt:
         say(f"Stopped. Go on with: {command()}{at(args.folder)} --resume")
@@ -122,6 +127,11 @@ def make_parser() -> argparse.ArgumentParser:
         "--sample", type=int, default=400, help="characters to print (default: 400)"
     )
     run.add_argument("--quiet", action="store_true", help="show no progress")
+    run.add_argument(
+        "--tensorboard",
+        action="store_true",
+        help="write the records for TensorBoard, too (needs the package tensorboard)",
+    )
     add_fields(parser.add_argument_group("model"), GPTConfig, skip=("vocab_size",))
     add_fields(parser.add_argument_group("training"), TrainConfig)
     return parser
@@ -194,12 +204,13 @@ class Job:
         dtype = str(choose_dtype(device, c.dtype, m.d_model)).removeprefix("torch.")
         n = sum(p.numel() for p in self.model.parameters())
         batch = f"{c.batch_size * c.accumulate} x {m.context}"
+        how = "" if c.compile == "off" else f", compile {c.compile}"
         return (
             f"{n:,} parameters: {m.n_layers} layers, {m.n_heads} heads, "
             f"width {m.d_model}\n"
             f"{c.steps} steps of {batch} characters, of {len(self.train):,}; "
             f"seed {c.seed}\n"
-            f"on {device} in {dtype}, {torch.get_num_threads()} thread(s)"
+            f"on {device} in {dtype}, {torch.get_num_threads()} thread(s){how}"
         )
 
 
@@ -233,7 +244,11 @@ def prepare(args: argparse.Namespace) -> Job:
             "--overwrite, or choose another --folder"
         )
     config = TrainConfig.from_dict(train_given)
-    choose_dtype(choose_device(config.device), config.dtype)
+    device = choose_device(config.device)
+    dtype = choose_dtype(device, config.dtype)
+    choose_compile(device, dtype, config.compile)
+    if device.type == "mps":
+        selfcheck(device)  # warns, if this version of torch computes wrongly there
     GPTConfig.from_dict({"vocab_size": 1} | model_given)  # before the text is fetched
     job = Job(model_given, config)
     if args.overwrite:
@@ -293,6 +308,42 @@ def progress(job: Job, quiet: bool):
             bar.update(record["step"] - bar.n)
 
         yield show
+
+
+def tensorboard(folder: Path) -> Callable[[dict], None]:
+    """What writes each record's numbers into `folder`/tensorboard.
+
+    Raises:
+        ModuleNotFoundError: if the package tensorboard is not installed.
+    """
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "--tensorboard needs the package tensorboard: pip install tensorboard, "
+            "or leave the option out; records.jsonl has the same numbers",
+            name="tensorboard",
+        ) from error
+    writer = SummaryWriter(str(folder / "tensorboard"))
+
+    def show(record: dict) -> None:
+        for name, value in record.items():
+            if name != "step":
+                writer.add_scalar(name, value, record["step"])
+        writer.flush()
+
+    return show
+
+
+def both(*shows: Callable[[dict], None] | None) -> Callable[[dict], None]:
+    """One function that shows a record in every way there is."""
+
+    def show(record: dict) -> None:
+        for one in shows:
+            if one is not None:
+                one(record)
+
+    return show
 
 
 def lines(config: TrainConfig) -> Callable[[dict], None]:

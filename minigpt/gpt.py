@@ -30,17 +30,12 @@ __all__ = [
     "ROTARY_BASE",
     "rotate",
     "RotaryAttention",
-    "unit_length",
-    "QKNormAttention",
-    "QKNormRotaryAttention",
-    "TokenShift",
     "TanhMLP",
     "layernorm",
     "rmsnorm",
     "NORMS",
     "MLPS",
     "POSITIONS",
-    "QK_NORMED",
     "FINAL_NORM",
     "GPTConfig",
     "from_fields",
@@ -51,6 +46,11 @@ __all__ = [
     "describe",
     "IGNORE",
     "next_token_loss",
+    "unit_length",
+    "QKNormAttention",
+    "QKNormRotaryAttention",
+    "QK_NORMED",
+    "TokenShift",
     "NORMS_IN_BLOCK",
     "count_by_formula",
     "count_by_part",
@@ -58,10 +58,14 @@ __all__ = [
     "preset",
     "GPT2_NAMES",
     "LLAMA_NAMES",
+    "META_NAMES",
     "FAMILIES",
+    "TRAITS",
     "TRANSPOSED",
+    "NEIGHBOURS",
     "NOT_WEIGHTS",
     "load_weights",
+    "halves",
 ]
 
 ROTARY_BASE = 10000.0
@@ -109,73 +113,6 @@ class RotaryAttention(CausalSelfAttention):
         return rotate(q, start), rotate(k, start), v
 
 
-def unit_length(x: Tensor, eps: float = 1e-6) -> Tensor:
-    """Divide each vector by its root mean square: only its direction is left.
-
-    Args:
-        x: (..., K), queries or keys.
-        eps: added to the mean square.
-
-    Returns:
-        (..., K) in the dtype of x; the arithmetic is at least float32.
-    """
-    wide = x.to(torch.promote_types(x.dtype, torch.float32))
-    return F.rms_norm(wide, x.shape[-1:], eps=eps).to(x.dtype)
-
-
-class _QKNorm:
-    """Before another attention class: its queries and keys, all of one length.
-
-    Turning a vector does not change its length, so this may come after `rotate`.
-
-    Source: Henry et al. (2020). Chapter 11, "Three further choices".
-    """
-
-    def queries_keys_values(self, *args, **kwargs) -> tuple[Tensor, Tensor, Tensor]:
-        q, k, v = super().queries_keys_values(*args, **kwargs)
-        return unit_length(q), unit_length(k), v
-
-
-class QKNormAttention(_QKNorm, CausalSelfAttention):
-    """Causal self-attention with QK-norm."""
-
-
-class QKNormRotaryAttention(_QKNorm, RotaryAttention):
-    """Rotary attention with QK-norm."""
-
-
-class TokenShift(nn.Module):
-    """A norm, and after it a learned share of the token before.
-
-    Args:
-        norm: the norm of a sublayer.
-        d_model: D, the width of the stream.
-
-    Source: after Peng et al. (2023). Chapter 11, "Three further choices".
-    """
-
-    def __init__(self, norm: nn.Module, d_model: int):
-        super().__init__()
-        self.norm = norm
-        self.mix = nn.Parameter(torch.zeros(d_model))
-
-    def forward(self, x: Tensor, before: Tensor | None = None) -> Tensor:
-        """Normalise, and add to each token `mix` times the one before.
-
-        Args:
-            x: (B, T, D).
-            before: (B, 1, D), the *normalised* token before the first; None for a
-                sequence that begins here.
-
-        Returns:
-            (B, T, D).
-        """
-        h = self.norm(x)
-        if before is None:
-            before = torch.zeros_like(h[:, :1])
-        return h + self.mix * torch.cat((before, h[:, :-1]), dim=1)
-
-
 class TanhMLP(MLP):
     """The MLP with GELU's tanh form, in which GPT-2 was trained.
 
@@ -201,7 +138,6 @@ def rmsnorm(size: int, eps: float, bias: bool) -> nn.Module:
 NORMS = {"layernorm": layernorm, "rmsnorm": rmsnorm}
 MLPS = {"gelu": MLP, "gelu_tanh": TanhMLP, "swiglu": SwiGLU}
 POSITIONS = {"learned": CausalSelfAttention, "rotary": RotaryAttention}
-QK_NORMED = {"learned": QKNormAttention, "rotary": QKNormRotaryAttention}
 # Orders that leave a sum on the stream, of any size. Post-LN's last act is a norm of
 # its own; the orders without norms have none here either.
 FINAL_NORM = {"pre", "sandwich", "reordered"}
@@ -214,7 +150,7 @@ class GPTConfig:
     Args:
         vocab_size: V, the number of different token ids.
         context: the longest sequence the model reads, in tokens.
-        n_layers: number of blocks.
+        n_layers: N, the number of blocks.
         n_heads: attention heads in each block; divides `d_model`.
         d_model: D, the width of the residual stream.
         d_ff: F, the MLP's real inner width. None means 4 * d_model, or, for "swiglu",
@@ -225,9 +161,9 @@ class GPTConfig:
         mlp: a key of `MLPS`.
         order: a key of `minigpt.block.BLOCKS`.
         positions: a key of `POSITIONS`: a learned table, or rotary attention.
-        bias: whether linear maps and norms have a bias. The head and RMSNorm never do.
-        tie_weights: whether the head uses the token embedding's matrix.
-        norm_eps: what every norm adds to the variance.
+        bias: whether linear layers and LayerNorms have a bias; the head never has.
+        tie_weights: whether the head is the token table.
+        norm_eps: epsilon of every norm.
         qk_norm: whether the queries and keys of each head are given one length.
         shift: whether each sublayer's norm is a `TokenShift`; in order "pre" only.
         zero_init: whether the writes to the stream, and the head if it is not tied,
@@ -256,9 +192,24 @@ class GPTConfig:
     zero_init: bool = False
 
     def __post_init__(self):
+        self._check_words()
         if self.d_ff is None and type(self.d_model) is int and self.d_model > 0:
             width = swiglu_width(self.d_model) if self.gated else 4 * self.d_model
             object.__setattr__(self, "d_ff", width)  # frozen, so not `=`
+        self._check_sizes()
+        self._check_rates()
+        self._check_switches()
+
+    def _check_words(self) -> None:
+        words = {"norm": NORMS, "mlp": MLPS, "order": BLOCKS, "positions": POSITIONS}
+        for name, known in words.items():
+            value = getattr(self, name)
+            if not isinstance(value, str) or value not in known:
+                raise ValueError(
+                    f"{name}={value!r} is unknown; choose one of {', '.join(known)}"
+                )
+
+    def _check_sizes(self) -> None:
         sizes = ("vocab_size", "context", "n_layers", "n_heads", "d_model", "d_ff")
         for name in sizes:
             value = getattr(self, name)
@@ -269,25 +220,23 @@ class GPTConfig:
                 f"d_model={self.d_model} must be a multiple of n_heads={self.n_heads}: "
                 "each head gets d_model / n_heads"
             )
+        if self.positions == "rotary" and self.d_model // self.n_heads % 2:
+            raise ValueError(
+                f"positions='rotary' turns pairs, so d_model={self.d_model} over "
+                f"n_heads={self.n_heads} must be even"
+            )
+
+    def _check_rates(self) -> None:
+        for name in ("dropout", "norm_eps"):
+            value = getattr(self, name)
+            if type(value) is bool or not isinstance(value, int | float):
+                raise ValueError(f"{name}={value!r} must be a number")
         if not 0.0 <= self.dropout <= 1.0:
             raise ValueError(f"dropout={self.dropout} must be a probability, 0 to 1")
         if not 0.0 < self.norm_eps < math.inf:
             raise ValueError(
                 f"norm_eps={self.norm_eps} must be a small positive number, like 1e-5"
             )
-        words = {"norm": NORMS, "mlp": MLPS, "order": BLOCKS, "positions": POSITIONS}
-        for name, known in words.items():
-            if getattr(self, name) not in known:
-                raise ValueError(
-                    f"{name}={getattr(self, name)!r} is unknown; "
-                    f"choose one of {', '.join(known)}"
-                )
-        if self.positions == "rotary" and self.d_model // self.n_heads % 2:
-            raise ValueError(
-                f"positions='rotary' turns pairs, so d_model={self.d_model} over "
-                f"n_heads={self.n_heads} must be even"
-            )
-        self._check_switches()
 
     def _check_switches(self) -> None:
         for name in ("bias", "tie_weights", "qk_norm", "shift", "zero_init"):
@@ -308,7 +257,7 @@ class GPTConfig:
     @property
     def gated(self) -> bool:
         """Whether the MLP has a gate, and so three matrices in place of two."""
-        return issubclass(MLPS.get(self.mlp, MLP), GatedMLP)
+        return issubclass(MLPS[self.mlp], GatedMLP)
 
     def to_dict(self) -> dict:
         """Plain numbers and strings, for JSON and for checkpoints."""
@@ -316,7 +265,7 @@ class GPTConfig:
 
     @classmethod
     def from_dict(cls, values: dict) -> "GPTConfig":
-        """The config that `to_dict` described. Raises ValueError for an unknown key."""
+        """The config that `to_dict` described. Raises ValueError for a wrong key."""
         return from_fields(cls, values)
 
     def to_json(self) -> str:
@@ -328,7 +277,7 @@ class GPTConfig:
         """The config that `to_json` wrote.
 
         Raises:
-            ValueError: if the text is not a JSON object, or holds an unknown key.
+            ValueError: if the text is no JSON object, or a key is unknown or missing.
         """
         values = json.loads(text)  # its error is a ValueError with line and column
         if not isinstance(values, dict):
@@ -340,14 +289,21 @@ def from_fields(config: type, values: dict):
     """The dataclass `config` filled with `values`, after a look at their keys.
 
     Raises:
-        ValueError: names the keys that are not fields, and lists the fields.
+        ValueError: names the keys that are not fields, and lists the fields; or names
+            the fields without a default that `values` lacks.
     """
-    names = [field.name for field in dataclasses.fields(config)]
+    fields = dataclasses.fields(config)
+    names = [field.name for field in fields]
     unknown = sorted(set(values) - set(names))
     if unknown:
         raise ValueError(
             f"unknown config keys {', '.join(unknown)}; known: {', '.join(names)}"
         )
+    none = dataclasses.MISSING
+    bare = [f.name for f in fields if f.default is none and f.default_factory is none]
+    missing = [name for name in bare if name not in values]
+    if missing:
+        raise ValueError(f"the config lacks {', '.join(missing)}: no default exists")
     return config(**values)
 
 
@@ -394,12 +350,12 @@ class GPT(nn.Module):
 
     @torch.no_grad()
     def init_weights(self, std: float = 0.02) -> None:
-        """Draw all weights again: GPT-2's scheme.
+        """Draw all matrices again: GPT-2's scheme.
 
-        Matrices are normal with deviation `std`, biases zero. The two matrices of each
-        block that add to the stream get `std / sqrt(2 * n_layers)`, so that the sum of
-        all 2 * n_layers writes does not grow with depth. Norms keep 1 and 0. With
-        `zero_init` these writes, and a head of its own, are 0.
+        They are normal with deviation `std`; biases are zero. The matrices that write
+        to the stream, two in each block, get `std` over the root of their number, so
+        that the sum of all writes does not grow with depth. With `zero_init` they, and
+        a head of its own, are 0. Norms and shifts stay as they are.
 
         Source: Radford et al. (2019), section 2.3; the value 0.02 from Radford et al.
         (2018), section 4.1.
@@ -409,11 +365,12 @@ class GPT(nn.Module):
                 nn.init.normal_(module.weight, std=std)
             if isinstance(module, nn.Linear) and module.bias is not None:
                 nn.init.zeros_(module.bias)
-        if self.config.order != "plain":  # in which nothing is added up
-            for write in writes(self):
-                nn.init.normal_(write.weight, std=std / math.sqrt(2 * len(self.blocks)))
-                if self.config.zero_init:
-                    nn.init.zeros_(write.weight)
+        # In order "plain" nothing is added up.
+        found = [] if self.config.order == "plain" else writes(self)
+        for write in found:
+            nn.init.normal_(write.weight, std=std / math.sqrt(len(found)))
+            if self.config.zero_init:
+                nn.init.zeros_(write.weight)
         if self.config.zero_init and not self.config.tie_weights:
             nn.init.zeros_(self.head.weight)
 
@@ -499,27 +456,32 @@ def describe(model: nn.Module, tokens: Tensor) -> list[dict]:
     """Send tokens through and list every part in the order in which it was entered.
 
     Args:
-        model: a `GPT`, or any module whose parts return one tensor.
+        model: a `GPT`, or any module whose parts take and return one tensor.
         tokens: (B, T), what `model` is called with.
 
     Returns:
-        A dict for each part: its name ("part"), its class ("kind"), the "shape" of what
-        it returned, and the number of "parameters" that are its own. A shared matrix
-        counts where it comes first. The model is left as it was.
+        A dict for each part: its name ("part"), its class ("kind"), the shapes of what
+        it took ("input") and returned ("shape"), and the number of "parameters" that
+        are its own. A shared matrix counts where it comes first. The model is left as
+        it was.
     """
     rows, hooks, counted = [], [], set()
 
     def watch(name: str, module: nn.Module) -> None:
         own = [p for p in module.parameters(recurse=False) if id(p) not in counted]
         counted.update(id(p) for p in own)
-        row = {"part": name, "kind": type(module).__name__, "shape": ()}
+        row = {"part": name, "kind": type(module).__name__, "input": (), "shape": ()}
         row["parameters"] = sum(p.numel() for p in own)
-        hooks.append(module.register_forward_pre_hook(lambda *_: rows.append(row)))
-        hooks.append(
-            module.register_forward_hook(
-                lambda module, inputs, output: row.update(shape=tuple(output.shape))
-            )
-        )
+
+        def entered(module, inputs):
+            row["input"] = tuple(inputs[0].shape)
+            rows.append(row)
+
+        def left(module, inputs, output):
+            row["shape"] = tuple(output.shape)
+
+        hooks.append(module.register_forward_pre_hook(entered))
+        hooks.append(module.register_forward_hook(left))
 
     for name, module in model.named_modules():
         if name and not isinstance(module, nn.ModuleList):
@@ -569,6 +531,76 @@ def next_token_loss(logits: Tensor, targets: Tensor, reduction: str = "mean") ->
     if reduction == "sum":
         return total
     return total / (targets != IGNORE).sum().clamp(min=1)
+
+
+def unit_length(x: Tensor, eps: float = 1e-6) -> Tensor:
+    """Divide each vector by its root mean square: only its direction is left.
+
+    Args:
+        x: (..., K), queries or keys.
+        eps: added to the mean square.
+
+    Returns:
+        (..., K) in the dtype of x; the arithmetic is at least float32.
+    """
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    return F.rms_norm(wide, x.shape[-1:], eps=eps).to(x.dtype)
+
+
+class _QKNorm:
+    """Before another attention class: its queries and keys, all of one length.
+
+    Turning a vector does not change its length, so this may come after `rotate`.
+
+    Source: Henry et al. (2020). Chapter 11, "Three further choices".
+    """
+
+    def queries_keys_values(self, *args, **kwargs) -> tuple[Tensor, Tensor, Tensor]:
+        q, k, v = super().queries_keys_values(*args, **kwargs)
+        return unit_length(q), unit_length(k), v
+
+
+class QKNormAttention(_QKNorm, CausalSelfAttention):
+    """Causal self-attention with QK-norm."""
+
+
+class QKNormRotaryAttention(_QKNorm, RotaryAttention):
+    """Rotary attention with QK-norm."""
+
+
+QK_NORMED = {"learned": QKNormAttention, "rotary": QKNormRotaryAttention}
+
+
+class TokenShift(nn.Module):
+    """A norm, and after it a learned share of the token before.
+
+    Args:
+        norm: the norm of a sublayer.
+        d_model: D, the width of the stream.
+
+    Source: after Peng et al. (2023). Chapter 11, "Three further choices".
+    """
+
+    def __init__(self, norm: nn.Module, d_model: int):
+        super().__init__()
+        self.norm = norm
+        self.mix = nn.Parameter(torch.zeros(d_model))
+
+    def forward(self, x: Tensor, before: Tensor | None = None) -> Tensor:
+        """Normalise, and add to each token `mix` times the one before.
+
+        Args:
+            x: (B, T, D).
+            before: (B, 1, D), the *normalised* token before the first; None for a
+                sequence that begins here.
+
+        Returns:
+            (B, T, D).
+        """
+        h = self.norm(x)
+        if before is None:
+            before = torch.zeros_like(h[:, :1])
+        return h + self.mix * torch.cat((before, h[:, :-1]), dim=1)
 
 
 NORMS_IN_BLOCK = {
@@ -711,42 +743,72 @@ LLAMA_NAMES: dict[str, tuple[str, ...]] = {
     "final_norm.weight": ("norm.weight",),
     "head.weight": ("lm_head.weight",),
 }
-FAMILIES = {"gpt2": GPT2_NAMES, "llama": LLAMA_NAMES}
-_TWINS = ("tok_emb.weight", "head.weight")  # one matrix, if tied
+META_NAMES: dict[str, tuple[str, ...]] = {
+    "tok_emb.weight": ("tok_embeddings.weight",),
+    "blocks.*.attn_norm.weight": ("layers.*.attention_norm.weight",),
+    "blocks.*.attn.qkv.weight": tuple(f"layers.*.attention.w{n}.weight" for n in "qkv"),
+    "blocks.*.attn.out.weight": ("layers.*.attention.wo.weight",),
+    "blocks.*.mlp_norm.weight": ("layers.*.ffn_norm.weight",),
+    "blocks.*.mlp.gate.weight": ("layers.*.feed_forward.w1.weight",),
+    "blocks.*.mlp.up.weight": ("layers.*.feed_forward.w3.weight",),
+    "blocks.*.mlp.down.weight": ("layers.*.feed_forward.w2.weight",),
+    "final_norm.weight": ("norm.weight",),
+    "head.weight": ("output.weight",),
+}
+FAMILIES = {"gpt2": GPT2_NAMES, "llama": LLAMA_NAMES, "llama-meta": META_NAMES}
+# What no name and no shape would tell, and every logit would.
+_LLAMA = {"norm": "rmsnorm", "mlp": "swiglu", "order": "pre", "qk_norm": False}
+TRAITS = {
+    "gpt2": {"norm": "layernorm", "mlp": "gelu_tanh", "order": "pre", "qk_norm": False},
+    "llama": _LLAMA,
+    "llama-meta": _LLAMA,
+}
 TRANSPOSED = ("c_attn.weight", "c_proj.weight", "c_fc.weight")  # GPT-2's Conv1D
+NEIGHBOURS = ("attention.wq.weight", "attention.wk.weight")  # Meta's pairs: `halves`
 # What some files hold besides weights: masks, and tables of angles.
-NOT_WEIGHTS = (".attn.bias", ".attn.masked_bias", "rotary_emb.inv_freq")
+NOT_WEIGHTS = (".attn.bias", ".attn.masked_bias", "rotary_emb.inv_freq", "rope.freqs")
 
 
 @torch.no_grad()
 def load_weights(model: GPT, weights: Mapping[str, Tensor], family: str) -> GPT:
-    """Copy weights with Hugging Face's names into `model`, in place, and return it.
+    """Copy weights that others have named into `model`, in place, and return it.
+
+    Weights do not tell everything: epsilon, and the base of rotary angles, are the
+    model's own, 10000 here.
 
     Args:
-        model: a GPT of the same sizes; for "gpt2" with `mlp="gelu_tanh"`, for "llama"
+        model: a GPT of the same sizes; for "gpt2" with `mlp="gelu_tanh"`, for Llama
             with `norm="rmsnorm"`, `mlp="swiglu"`, `positions="rotary"`, no bias.
-        weights: name to tensor, as `state_dict()` of Hugging Face's model gives. A
-            prefix `transformer.` or `model.` is taken off.
+        weights: name to tensor, of any float dtype, as `state_dict()` of Hugging Face's
+            model or Meta's file gives. A prefix `transformer.` or `model.` is taken
+            off.
         family: a key of `FAMILIES`.
 
     Raises:
         ValueError: names the missing, the unknown, and the weights of other shape.
+            The model is then as it was.
     """
     if family not in FAMILIES:
         raise ValueError(f"family={family!r} must be one of {', '.join(FAMILIES)}")
+    table, config = FAMILIES[family], model.config
     theirs = {
         name.removeprefix("transformer.").removeprefix("model."): weight
         for name, weight in weights.items()
         if not name.endswith(NOT_WEIGHTS)
     }
-    tied = model.config.tie_weights
-    if tied:
-        first = FAMILIES[family]["tok_emb.weight"][0]
-        theirs.setdefault("lm_head.weight", theirs.get(first))
-    found, problems = _match(model.state_dict(), theirs, FAMILIES[family])
-    untied = not problems and not torch.equal(*(found[name] for name in _TWINS))
-    if tied and untied:
-        problems = ["lm_head differs from the embedding: use tie_weights=False"]
+    embedding, head = table["tok_emb.weight"][0], table["head.weight"][0]
+    if config.tie_weights:
+        theirs.setdefault(head, theirs.get(embedding))
+    problems = [
+        f"{family} has {name}={value!r}, the model {name}={getattr(config, name)!r}"
+        for name, value in TRAITS[family].items()
+        if getattr(config, name) != value
+    ]
+    found, misfits = _match(model, theirs, table)
+    problems += misfits
+    both = [found.get(name) for name in ("tok_emb.weight", "head.weight")]
+    if config.tie_weights and not problems and not torch.equal(*both):
+        problems = [f"{head} differs from {embedding}: use tie_weights=False"]
     if problems:
         shown = "; ".join(problems[:8]) + ("; ..." if len(problems) > 8 else "")
         raise ValueError(f"these weights do not fit the model: {shown}")
@@ -754,24 +816,50 @@ def load_weights(model: GPT, weights: Mapping[str, Tensor], family: str) -> GPT:
     return model
 
 
-def _match(ours: dict, theirs: dict, table: Mapping[str, tuple[str, ...]]):
+def _match(model: GPT, theirs: dict, table: Mapping[str, tuple[str, ...]]):
     """What they have for each of our weights, and a list of what does not fit."""
     found, problems = {}, []
-    for name, target in ours.items():
+    for name, target in model.state_dict().items():
         names = _their_names(name, table)
         missing = [n for n in names if theirs.get(n) is None]
         if missing or not names:
             problems.append(f"{name} finds no {', '.join(missing) or 'counterpart'}")
             continue
-        parts = [theirs.pop(n) for n in names]
-        upright = [w.T if n.endswith(TRANSPOSED) else w for n, w in zip(names, parts)]
-        found[name] = torch.cat(upright)
-        if found[name].shape != target.shape:
+        parts = [_as_ours(n, theirs.pop(n), model.config.n_heads) for n in names]
+        rows = sum(part.shape[0] for part in parts)
+        if all((rows, *part.shape[1:]) == target.shape for part in parts):
+            found[name] = torch.cat(parts)
+        else:
+            shapes = ", ".join(str(tuple(part.shape)) for part in parts)
             problems.append(
                 f"{name} is {tuple(target.shape)}, but {', '.join(names)} gives "
-                f"{tuple(found[name].shape)}"
+                f"{shapes}"
             )
-    return found, problems + [f"{name} is not used" for name in theirs]
+    unused = [f"{name} is not used" for name, w in theirs.items() if w is not None]
+    return found, problems + unused
+
+
+def _as_ours(name: str, weight: Tensor, n_heads: int) -> Tensor:
+    """Their weight as ours lie: (out, in), each head's pairs in two halves."""
+    if name.endswith(TRANSPOSED) and weight.ndim == 2:
+        return weight.T
+    if name.endswith(NEIGHBOURS) and weight.shape[0] % (2 * n_heads) == 0:
+        return halves(weight, n_heads)
+    return weight
+
+
+def halves(weight: Tensor, n_heads: int) -> Tensor:
+    """Reorder each head's rows: from pairs of neighbours, Meta's, to pairs of halves.
+
+    Args:
+        weight: (D, ...), the matrix or the bias of queries or keys.
+        n_heads: H; each head has D / H rows, an even number.
+
+    Returns:
+        The shape of `weight`: of each head first the rows 0, 2, 4, ..., then 1, 3, ....
+    """
+    pairs = weight.unflatten(0, (n_heads, -1, 2))  # (H, K / 2, 2, ...)
+    return pairs.transpose(1, 2).flatten(0, 2)
 
 
 def _their_names(name: str, table: Mapping[str, tuple[str, ...]]) -> list[str]:

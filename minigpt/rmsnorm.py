@@ -118,10 +118,12 @@ class RMSNorm(nn.Module):
             raise ValueError(f"RMSNorm needs floating-point input, got {x.dtype}")
         dtype = torch.promote_types(x.dtype, torch.float32)
         wide, weight = x.to(dtype), self.weight.to(dtype)
-        if x.device.type == "cpu":  # where torch has no kernel with its own way back
-            y = _RMSNorm.apply(wide, weight, self.eps)
-        else:
+        if x.device.type != "cpu":
             y = F.rms_norm(wide, (self.size,), weight, self.eps)
+        elif torch.is_grad_enabled():  # torch has no kernel with its own way back
+            y = _RMSNorm.apply(wide, weight, self.eps)
+        else:  # the same numbers, without the bookkeeping of `apply`
+            y = _RMSNorm.forward(wide, weight, self.eps)
         return y.to(x.dtype)
 
     def extra_repr(self) -> str:

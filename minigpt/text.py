@@ -371,7 +371,7 @@ def windows(
     starts = torch.arange(0, last + 1, stride)
     if starts[-1] != last:
         starts = torch.cat([starts, torch.tensor([last])])
-    return _gather(ids, starts.to(ids.device), context)
+    return _gather(_views(ids, context), starts.to(ids.device))
 
 
 def _row(ids: Sequence[int] | Tensor, context: int) -> Tensor:
@@ -393,10 +393,14 @@ def _row(ids: Sequence[int] | Tensor, context: int) -> Tensor:
     return ids.to(torch.int64)
 
 
-def _gather(ids: Tensor, starts: Tensor, context: int) -> tuple[Tensor, Tensor]:
+def _views(ids: Tensor, context: int) -> tuple[Tensor, Tensor]:
+    """Every window of ids and its targets, (N - T, T) each; nothing is copied."""
+    return ids[:-1].unfold(0, context, 1), ids[1:].unfold(0, context, 1)
+
+
+def _gather(views: tuple[Tensor, Tensor], starts: Tensor) -> tuple[Tensor, Tensor]:
     """x and y, (W, T), of the windows that begin at `starts`, (W,)."""
-    rows = ids.unfold(0, context + 1, 1)[starts]  # (W, T + 1)
-    return rows[:, :-1].contiguous(), rows[:, 1:].contiguous()
+    return views[0].index_select(0, starts), views[1].index_select(0, starts)
 
 
 class Batches:
@@ -432,6 +436,7 @@ class Batches:
         if batch_size < 1:
             raise ValueError(f"batch_size={batch_size} must be at least 1")
         self.ids = _row(ids, context).to(device)
+        self.views = _views(self.ids, context)
         self.batch_size, self.context, self.seed = batch_size, context, seed
         self._begin(epoch=0, position=0)
 
@@ -458,11 +463,12 @@ class Batches:
             self._begin(self.epoch + 1, position=self.batch_size - len(starts))
             starts = torch.cat([starts, self.starts[: self.position]])
             self.position = min(self.position, len(self.starts))
-        return _gather(self.ids, starts, self.context)
+        return _gather(self.views, starts)
 
     def to(self, device: torch.device | str) -> "Batches":
         """Move the ids, so that batches are made on `device`; returns itself."""
         self.ids, self.starts = self.ids.to(device), self.starts.to(device)
+        self.views = _views(self.ids, self.context)
         return self
 
     def state_dict(self) -> dict[str, int]:

@@ -1,6 +1,7 @@
 """`make bench`: what it measures is what it says; bars are not tested by the clock."""
 
 import json
+import types
 
 import pytest
 import torch
@@ -37,6 +38,16 @@ def test_a_row_says_whether_its_bar_is_held():
     assert bench.row("a", 0.98, None)["held"] is None
 
 
+def test_a_bar_for_three_seeds_is_not_held_by_one(monkeypatch):
+    monkeypatch.setattr(bench.records, "RECORDED", {"best": (11,), "plain": (1, 2, 3)})
+    loss = types.SimpleNamespace(final=1.0)
+    monkeypatch.setattr(bench.records, "read", lambda name, seed: loss)
+    rows = {line["what"].split(",")[1].split()[1]: line for line in bench.losses()}
+    assert list(rows) == list(bench.BARS)  # what is not recorded is a row, too
+    assert rows["best"]["held"] is None and "three seeds" in rows["best"]["why"]
+    assert rows["muon"]["value"] is None and rows["muon"]["bar"] == 1.59
+
+
 def test_speed_is_the_median_of_ratios_for_equal_tokens(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(bench.time, "process_time", lambda: now[0])
@@ -53,10 +64,15 @@ def test_speed_is_the_median_of_ratios_for_equal_tokens(monkeypatch):
     assert bench.ratio(*times) == pytest.approx(2.0)
 
 
-def test_training_in_the_yardsticks_time_runs_small():
+def test_training_in_the_yardsticks_time_runs_small(monkeypatch):
+    monkeypatch.setattr(bench, "choose_dtype", lambda *args: torch.float32)
     seconds = {"nanogpt": 1e-4, "best": 2e-4}
-    line = bench.same_time(IDS, IDS[:200], seconds, budget=2 * 3 * 12 * 64)
-    assert "3 steps" in line["what"] and 0 < line["value"] < 4.3
+    sizes = {"seeds": (1, 2), "budget": 2 * 3 * 12 * 64}
+    short, half = bench.same_time(IDS, IDS[:200], seconds, True, **sizes)
+    assert f"{3 * 12 * 64:,} characters" in short["why"] and 0 < short["value"] < 4.3
+    assert half["value"] is None and half["why"] == bench.NO_BFLOAT16
+    asked, _ = bench.same_time(IDS, IDS[:200], seconds, False)
+    assert asked["value"] is None and "--train" in asked["why"]
 
 
 def test_the_table_and_the_file(monkeypatch, tmp_path, capsys):
@@ -72,4 +88,16 @@ def test_the_table_and_the_file(monkeypatch, tmp_path, capsys):
     printed = capsys.readouterr().out
     assert "MISSED" in printed and "not measured" in printed and "held" in printed
     result = json.loads((tmp_path / "gpt_cpu.json").read_text("utf-8"))
-    assert result["machine"]["threads"] == 1 and len(result["rows"]) == 6
+    assert result["machine"]["threads"] == 1 and len(result["rows"]) == 8
+
+
+def test_the_chapter_shows_the_result_that_is_stored():
+    stored = bench.RESULTS / "gpt_cpu.json"
+    shown = bench.RECORDS / "bench_cpu.json"
+    assert stored.read_bytes() == shown.read_bytes()
+    result = json.loads(shown.read_text("utf-8"))
+    bars = [line["bar"] for line in result["rows"] if line["bar"] is not None]
+    assert set(bars) >= {
+        *(bar for bar in bench.BARS.values() if bar),
+        *(1.65, 1.52, 0.97, 0.80, 1.7, 2.5, 0.95, 0.05, 500),
+    }

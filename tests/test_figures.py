@@ -148,3 +148,34 @@ def test_missing_extra_is_named():
         env=dict(os.environ),
     )
     assert 'pip install "minigpt[book]"' in done.stdout
+
+
+def test_a_run_is_drawn_while_it_goes_and_silent_in_the_books_own_runs(monkeypatch):
+    from minigpt.book import live
+
+    assert book.watch(10) is None  # MINIGPT_STATIC
+    monkeypatch.delenv("MINIGPT_STATIC")
+    assert book.watch(10) is None  # no notebook
+    shown, now = [], [0.0]
+
+    class Handle:
+        update = staticmethod(shown.append)
+
+    def display(figure, display_id):
+        shown.append(figure)
+        return Handle
+
+    monkeypatch.setattr(live, "get_ipython", object)
+    monkeypatch.setattr(live, "display", display)
+    monkeypatch.setattr(live.time, "perf_counter", lambda: now[0])
+    show = book.watch(10)
+    for step in range(1, 11):
+        now[0] += 0.4
+        record = {"step": step, "loss": 4.0 - step / 10, "tokens_per_s": 12345}
+        show(record | ({"val_loss": 3.5} if step == 5 else {}))
+    # at once, then once a second at most, and the end
+    assert [f.caption.split(":")[0] for f in shown] == [
+        f"Step {n} of 10" for n in (1, 4, 7, 10)
+    ]
+    assert "loss 3.300, validation 3.500, 12.3 thousand" in shown[2].caption
+    assert "0:01 left" in shown[2].caption and "<svg" in shown[-1]._repr_html_()

@@ -30,6 +30,7 @@ from minigpt.train import (
     accumulate_gradient,
     bfloat16_pays,
     checkpoints,
+    choose_compile,
     choose_device,
     choose_dtype,
     decay_groups,
@@ -42,6 +43,8 @@ from minigpt.train import (
     recipe,
     save_checkpoint,
     save_weights,
+    selfcheck,
+    summed_loss,
     train,
     unwrap,
 )
@@ -113,6 +116,7 @@ def same(a, b) -> bool:
         ({"decay": "steps"}, ["decay='steps'", "linear", "cosine"]),
         ({"dtype": "int8"}, ["dtype='int8'", "bfloat16"]),
         ({"optimizer": "sgd"}, ["optimizer='sgd'", "adamw", "muon"]),
+        ({"compile": True}, ["compile=True", "off", "on", "auto"]),
         ({"muon_lr": 0.0}, ["muon_lr=0.0"]),
         ({"ns_steps": 0}, ["ns_steps=0"]),
     ],
@@ -244,6 +248,256 @@ def test_f03_the_cpus_pairs_train_and_keep_float32_weights(dtype):
     rows = train(model, batches(), replace(RECIPE, dtype=dtype, steps=3))
     assert len(rows) == 3 and all(math.isfinite(row["loss"]) for row in rows)
     assert all(p.dtype == torch.float32 for p in model.parameters())
+
+
+def test_mps_gets_what_it_can_and_nothing_else(monkeypatch):
+    """First-class on a Mac, as far as can be said without one: no CUDA word is used."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    mps = choose_device("auto")
+    assert mps.type == "mps" and choose_dtype(mps) == torch.float32
+    for optimizer in ("adamw", "muon"):
+        elsewhere = build().to("meta")  # neither CPU nor CUDA
+        made = make_optimizer(elsewhere, replace(RECIPE, optimizer=optimizer))
+        fused = [g["fused"] for g in made.param_groups if "fused" in g]
+        assert fused and not any(fused)
+    assert choose_compile(mps, torch.float32, "auto", 1e30) is False
+    with pytest.raises(ValueError, match=r"compile='on'.*'mps'"):
+        choose_compile(mps, torch.float32, "on")
+
+
+def test_e04_mps_keeps_its_random_state(tmp_path, monkeypatch):
+    state = torch.arange(5, dtype=torch.uint8)
+    seen = []
+    monkeypatch.setattr(torch.mps, "set_rng_state", seen.append)
+    rng = {"cpu": torch.get_rng_state(), "mps": state}
+    module.restore_rng(rng, torch.device("mps"))
+    assert len(seen) == 1 and torch.equal(seen[0], state)
+
+
+def test_e04_cuda_states_go_to_their_devices_and_only_to_those(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    seen = []
+    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda s, i: seen.append((i, s)))
+    states = [torch.full((3,), i, dtype=torch.uint8) for i in (7, 8)]
+    rng = {"cpu": torch.get_rng_state(), "cuda": states}
+    module.restore_rng(rng, torch.device("cuda"))
+    assert [i for i, _ in seen] == [0] and torch.equal(seen[0][1], states[0])
+    with pytest.warns(UserWarning, match="no random state for cuda"):
+        module.restore_rng({"cpu": rng["cpu"]}, torch.device("cuda"))
+
+
+def test_f02_selfcheck_is_silent_on_the_cpu_and_warns_of_a_wrong_device(monkeypatch):
+    state = torch.get_rng_state()
+    assert selfcheck("cpu") == 0.0
+    assert torch.equal(torch.get_rng_state(), state)
+    forward, calls = GPT.forward, []
+
+    def wrong_for_large_batches(self, tokens):
+        calls.append(self)
+        there = self is calls[0]  # the device's model is asked first
+        return forward(self, tokens) + (0.1 if there and len(tokens) > 8 else 0.0)
+
+    monkeypatch.setattr(GPT, "forward", wrong_for_large_batches)
+    with pytest.warns(UserWarning, match=r"cpu differ from the CPU's by 0\.1.*torch"):
+        assert selfcheck("cpu") == pytest.approx(0.1, abs=1e-3)
+
+
+def test_f02_what_is_loaded_is_contiguous(tmp_path):
+    save_weights(tmp_path / "model.safetensors", build())
+    loaded = load_model(tmp_path / "model.safetensors")
+    assert all(p.is_contiguous() for p in loaded.parameters())
+
+
+def test_f04_a_bfloat16_file_becomes_a_float32_model_exactly(tmp_path):
+    model = build().bfloat16()
+    save_weights(tmp_path / "model.safetensors", model)
+    loaded = load_model(tmp_path / "model.safetensors")
+    for name, weight in model.state_dict().items():
+        mine = loaded.state_dict()[name]
+        assert mine.dtype == torch.float32 and torch.equal(mine, weight.float())
+    assert loaded(VAL[None, :8]).isfinite().all()
+    with torch.no_grad():
+        assert model.eval()(VAL[None, :8]).dtype == torch.bfloat16  # masks are no bf16
+    save_weights(tmp_path / "again.safetensors", loaded.bfloat16())
+    first, again = (tmp_path / f"{name}.safetensors" for name in ("model", "again"))
+    assert first.read_bytes() == again.read_bytes()
+
+
+# torch.compile
+
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def quick_compile(monkeypatch):
+    """torch.compile without building kernels: what is tested is who calls it."""
+    calls = []
+    real = torch.compile
+
+    def quick(function, **options):
+        calls.append(function)
+        return real(function, backend="aot_eager", **options)
+
+    monkeypatch.setattr(torch, "compile", quick)
+    yield calls
+    torch._dynamo.reset()
+
+
+def test_compile_where_it_pays_and_only_there(monkeypatch):
+    monkeypatch.setattr(module, "_compiler_lacks", lambda device: "")
+    float32, bfloat16 = torch.float32, torch.bfloat16
+    assert not choose_compile(CPU, float32, "off", 1e30)
+    assert choose_compile(CPU, float32, "on", 0.0)
+    for work, dtype, expected in (
+        (1e13, bfloat16, False),
+        (3e13, bfloat16, True),
+        (3e13, float32, False),
+        (5e13, float32, True),
+    ):
+        assert choose_compile(CPU, dtype, "auto", work) is expected
+    monkeypatch.setattr(module, "_compiler_lacks", lambda device: "no compiler")
+    assert choose_compile(CPU, bfloat16, "auto", 1e30) is False
+    with pytest.raises(ValueError, match=r"compile='on'.*no compiler"):
+        choose_compile(CPU, bfloat16, "on")
+
+
+def test_the_runs_operations_decide_for_auto(monkeypatch):
+    """`best` is too short to be compiled; `cpu-long` is not."""
+    monkeypatch.setattr(module, "_compiler_lacks", lambda device: "")
+    found = {}
+    for name in ("best", "cpu-long"):
+        config, training = recipe(name, 65, device="cpu", dtype="float32")
+        data = Batches(IDS, training.batch_size, config.context)
+        training = replace(training, compile="auto")
+        run = module._Run(GPT(config), data, training, None, None)
+        found[name] = run.compiled
+        tokens = training.steps * training.batch_size * config.context
+        weights = sum(p.numel() for p in run.model.parameters())
+        assert run.operations() == 6 * tokens * weights
+    assert found == {"best": False, "cpu-long": True}
+
+
+def test_what_compiling_lacks_is_said(monkeypatch):
+    monkeypatch.setattr(module.shutil, "which", lambda name: None)
+    assert "C++ compiler" in module._compiler_lacks(CPU)
+    monkeypatch.setattr(module.importlib.util, "find_spec", lambda name: None)
+    assert "triton" in module._compiler_lacks(torch.device("cuda"))
+    monkeypatch.undo()
+    monkeypatch.setattr(module.shutil, "which", lambda name: name)
+
+    def refuse(function):
+        raise RuntimeError("Dynamo is not supported on this Python")
+
+    monkeypatch.setattr(torch, "compile", refuse)
+    assert "this Python" in module._compiler_lacks(CPU)
+
+
+@pytest.mark.parametrize("words", [("on", "off"), ("off", "on"), ("on", "on")])
+def test_e02_compiled_and_plain_runs_go_on_from_each_other(
+    tmp_path, quick_compile, words
+):
+    """Files have plain names; losses are those of the plain run, to rounding."""
+    config = replace(MODEL, dropout=0.0)
+    plain = train(build(config), batches(), RECIPE)
+    rows = []
+    for word, until in zip(words, (10, None)):
+        recipe = replace(RECIPE, compile=word)
+        again = bool(rows)
+        model = build(config, seed=5 if again else 0)
+        rows += train(
+            model, batches(), recipe, folder=tmp_path, resume=again, until=until
+        )
+        names = safetensors.torch.load_file(last(tmp_path).with_suffix(".safetensors"))
+        assert names.keys() == {name for name, _ in build(config).named_parameters()}
+        assert torch.load(last(tmp_path))["compiled"] is (word == "on")
+    assert summed_loss in quick_compile
+    for one, other in zip(rows, plain):
+        assert one["loss"] == pytest.approx(other["loss"], abs=1e-5)
+
+
+def test_auto_goes_on_compiled_or_not_as_the_run_began(
+    tmp_path, quick_compile, monkeypatch
+):
+    auto = replace(RECIPE, compile="auto")
+    monkeypatch.setattr(module, "COMPILE_FROM", {("cpu", "float32"): 0.0})
+    train(build(), batches(), auto, folder=tmp_path, until=2)
+    monkeypatch.setattr(module, "COMPILE_FROM", {("cpu", "float32"): 1e30})
+    run = module._Run(build(), batches(), auto, tmp_path, None)
+    assert not run.compiled
+    run.restore()
+    assert run.compiled
+
+
+@pytest.mark.skipif(module._compiler_lacks(CPU) != "", reason="needs a C++ compiler")
+def test_e01_f06_a_compiled_run_resumes_bit_for_bit(tmp_path):
+    """Real kernels, with dropout, whose masks differ from those of a plain run."""
+    small = replace(MODEL, n_layers=1)
+    recipe = replace(RECIPE, compile="on", optimizer="muon")
+    whole = build(small)
+    expected = train(whole, batches(), recipe, val=VAL)
+    rows = []
+    for seed, until in ((0, 10), (9, None)):
+        half = build(small, seed)
+        torch.manual_seed(77 + seed)
+        rows += train(
+            half,
+            batches(),
+            recipe,
+            val=VAL,
+            folder=tmp_path,
+            resume=bool(rows),
+            until=until,
+        )
+    assert without_speed(rows) == without_speed(expected)
+    assert same(half.state_dict(), whole.state_dict())
+    assert load_model(last(tmp_path))(VAL[None, :8]).isfinite().all()  # plain names
+
+
+# float16 and its scaler
+
+
+@pytest.fixture
+def float16_on_cpu(monkeypatch):
+    """The CPU, taken for a device that trains in float16: the scaler is CUDA's own."""
+    monkeypatch.setitem(module.SUPPORTED, "cpu", ("float32", "bfloat16", "float16"))
+
+
+def test_f03_the_scaler_is_on_for_float16_alone(float16_on_cpu):
+    for dtype in ("float32", "bfloat16", "float16"):
+        run = module._Run(build(), batches(), replace(RECIPE, dtype=dtype), None, None)
+        assert run.scaler.is_enabled() is (dtype == "float16")
+
+
+@pytest.mark.parametrize("kind", ["adamw", "muon"])
+def test_e05_the_loss_scale_survives_a_resume(tmp_path, float16_on_cpu, kind):
+    """The scale that was found is taken up again, not the initial 65536."""
+    recipe = replace(RECIPE, dtype="float16", optimizer=kind)
+    whole = build()
+    run = module._Run(whole, batches(), recipe, tmp_path, None)
+    run.scaler = torch.amp.GradScaler("cpu", init_scale=256.0, growth_interval=4)
+    torch.manual_seed(1)
+    for _ in range(6):
+        run.update(watch=True)
+    run.save()
+    assert run.scaler.get_scale() == 512.0
+    rest = [run.update(watch=True)["loss"] for _ in range(4)]
+    again = module._Run(build(seed=9), batches(), recipe, tmp_path, None)
+    torch.manual_seed(1234)
+    again.restore()
+    assert again.scaler.get_scale() == 512.0
+    assert [again.update(watch=True)["loss"] for _ in range(4)] == rest
+    assert same(again.model.state_dict(), whole.state_dict())
+
+
+def test_e05_an_overflow_skips_the_step_and_halves_the_scale(float16_on_cpu):
+    run = module._Run(build(), batches(), replace(RECIPE, dtype="float16"), None, None)
+    run.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**100)
+    before = {k: v.clone() for k, v in run.model.state_dict().items()}
+    record = run.update(watch=True)
+    assert same(run.model.state_dict(), before) and run.scaler.get_scale() == 2.0**99
+    assert record["step"] == 1  # the schedule goes by steps tried, so it cannot drift
 
 
 # optimizer and gradient
@@ -946,10 +1200,15 @@ def test_e11_a_huge_learning_rate_is_named(tmp_path):
 def test_recipes_are_valid_and_changes_go_where_they_belong():
     for name in RECIPES:
         model, training = recipe(name, 65)
-        if name != "cpu-long":  # the budget of nanoGPT's command
-            tokens = training.steps * training.batch_size * model.context
-            assert tokens == 1_536_000
-            assert sum(count_by_formula(model).values()) <= 844_000
+        tokens = training.steps * training.batch_size * model.context
+        n_parameters = sum(count_by_formula(model).values())
+        if name.startswith("gpu"):
+            assert n_parameters <= 11e6 and training.compile == "auto"
+        elif name == "cpu-long":
+            assert n_parameters <= 1.9e6 and model.context == 256
+        else:  # the budget of nanoGPT's command
+            assert tokens == (898_560 if name == "best-short" else 1_536_000)
+            assert n_parameters <= 844_000
     model, training = recipe("best", 65, steps=500, n_layers=2)
     assert (model.n_layers, training.steps) == (2, 500)
     with pytest.raises(ValueError, match="'worst' is unknown; choose nanogpt"):

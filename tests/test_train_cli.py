@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import types
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,48 @@ def test_the_bar_shows_loss_and_speed(monkeypatch, capsys):
     assert "150/150" in err and "loss 2.250, val 2.250, 12.3k tokens/s" in err
 
 
+def test_tensorboard_is_optional_and_its_lack_is_said(
+    tmp_path, capsys, short_text, monkeypatch
+):
+    base = ("--folder", tmp_path, *SMALL, "--steps", 6, "--tensorboard")
+    monkeypatch.setitem(sys.modules, "tensorboard", None)  # as if it were not there
+    monkeypatch.delitem(sys.modules, "torch.utils.tensorboard", raising=False)
+    message = refused(capsys, *base)
+    assert "pip install tensorboard" in message and "records.jsonl" in message
+    assert not checkpoints(tmp_path)
+
+    written = []
+
+    class Writer:
+        def __init__(self, folder):
+            written.append(folder)
+
+        def add_scalar(self, *row):
+            written.append(row)
+
+        def flush(self):
+            pass
+
+    fake = types.ModuleType("torch.utils.tensorboard")
+    fake.SummaryWriter = Writer
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", fake)
+    assert run(*base) == 0
+    assert written[0] == str(tmp_path / "tensorboard")
+    assert [row[2] for row in written[1:] if row[0] == "loss"] == list(range(1, 7))
+    assert [row[2] for row in written[1:] if row[0] == "val_loss"] == [6]
+
+
+def test_a_run_on_mps_begins_with_a_check_of_the_device(tmp_path, monkeypatch):
+    """F02: and the check warns, it does not forbid."""
+    seen = []
+    monkeypatch.setattr(cli, "choose_device", lambda word: torch.device("mps"))
+    monkeypatch.setattr(cli, "selfcheck", seen.append)
+    monkeypatch.setattr(cli, "Job", lambda *args: args)
+    parser = cli.make_parser()
+    cli.prepare(parser.parse_args(["--folder", str(tmp_path)]))
+    assert seen == [torch.device("mps")]
+
+
 def test_an_existing_run_needs_resume_or_overwrite(tmp_path, capsys, short_text):
     base = ("--folder", tmp_path, *SMALL)
     run(*base, "--steps", 4)
@@ -120,6 +163,7 @@ def test_resume_takes_the_recipe_from_the_run(tmp_path, capsys, short_text):
         ("--steps 10 --warmup 20", ["warmup=20", "steps=10"]),
         ("--dtype float16 --device cpu", ["float16", "cpu", "bfloat16"]),
         ("--device abacus", ["abacus", "cpu"]),
+        ("--compile always", ["compile='always'", "off", "on", "auto"]),
         ("--norm batch", ["batch", "layernorm"]),
         ("--steps many", ["--steps", "many"]),
         ("--threads 0", ["threads", "0", "at least 1"]),

@@ -16,7 +16,7 @@ except ModuleNotFoundError as error:
 from minigpt.book import check
 from minigpt.book.explorable import Explorable
 from minigpt.book.figures import COLORS, CYCLE, Figure
-from minigpt.book.live import panel, static
+from minigpt.book.live import panel, static, watch
 from minigpt.book.quiz import quiz
 from minigpt.book.setting import seeds, setting
 from minigpt.book.tables import table
@@ -33,4 +33,5 @@ __all__ = [
     "setting",
     "static",
     "table",
+    "watch",
 ]

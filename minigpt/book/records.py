@@ -1,7 +1,7 @@
 """Recorded results that chapters show, each with the command that remakes it.
 
 The training runs of chapter 12 come from `tools/record.py`, the times of chapter 7 from
-`benchmarks/norms.py`.
+`benchmarks/norms.py`, the texts of chapter 14 from `tools/record_speech.py`.
 """
 
 import json
@@ -18,17 +18,20 @@ __all__ = [
     "SEEDS",
     "Record",
     "ablation",
+    "bench",
+    "ladder",
     "nanogpt",
     "norm_speed",
     "read",
+    "speech",
     "stability",
 ]
 
-# None of them was used while the recipes were looked for, but for one choice: `best`
-# got batches of 12 after its seed 11 had ended at 1.5524 with batches of 24.
+# None of them was used while the recipes were looked for.
 SEEDS = (11, 12, 13)
-# recipe -> the seeds it was recorded with, from the plainest to the best
-RECORDED = {"plain": (1337, 1, 2), "muon": (11,), "best": (11, 12)}
+# recipe -> the seeds it was recorded with, from the plainest to the best. The batches
+# of `best` were chosen on its seed 11, which is therefore not among them.
+RECORDED = {"plain": (1337, 1, 2), "muon": SEEDS, "best": (12, 13, 14)}
 # The ablation: a shorter run of the recipe "muon", and one change at a time.
 ABLATED = {"steps": 400, "warmup": 50, "eval_every": 400}
 CHANGES = {
@@ -81,6 +84,21 @@ def nanogpt() -> dict[int, float]:
     return {int(seed): loss for seed, loss in losses.items()}
 
 
+def bench(device: str) -> dict | None:
+    """What `make bench` kept for a kind of device, None if nothing was measured.
+
+    Args:
+        device: "cpu" or "cuda".
+
+    Returns:
+        A dict with "machine" and "rows": each says "what" was measured, its "value" or
+        None, the "bar", whether it must be "at_most" that, whether it was "held", and
+        "why" not, or how.
+    """
+    path = files("minigpt.book") / "records" / f"bench_{device}.json"
+    return json.loads(path.read_text("utf-8")) if path.is_file() else None
+
+
 def norm_speed(device: str) -> dict | None:
     """What `benchmarks/norms.py --write` kept for a kind of device, None if nothing.
 
@@ -105,6 +123,37 @@ def stability(device: str = "cpu") -> dict | None:
     name = "stability.json" if device == "cpu" else f"stability_{device}.json"
     path = files("minigpt.book") / "records" / name
     return json.loads(path.read_text("utf-8")) if path.is_file() else None
+
+
+def ladder(device: str = "cpu") -> dict | None:
+    """The ladder of chapter 13, from `tools/record_ladder.py`; None if there is none.
+
+    Args:
+        device: "cpu" or "cuda".
+
+    Returns:
+        A dict with "setting", what all runs share, and "runs": each belongs to a part
+        (grid, ladder, page) and has its rung, n_layers, start, lr and seed, its
+        "val_loss", and "losses", the means of ten steps each, in nats per character. A
+        loss that is no number is None. `minigpt.ladder.by_rung` reads them.
+    """
+    name = "ladder.json" if device == "cpu" else f"ladder_{device}.json"
+    path = files("minigpt.book") / "records" / name
+    return json.loads(path.read_text("utf-8")) if path.is_file() else None
+
+
+def speech() -> dict:
+    """What a trained model says, from `tools/record_speech.py`.
+
+    Returns:
+        A dict: "recipe", "seed" and "val_loss" of the model; "characters", its
+        vocabulary; "text", the first window of the validation text, and "logits", a row
+        after each of its characters; "prompt", "samples" and "sweep", which have the
+        fields of `minigpt.generate.Sampling` and a seed. A sample has its "text". A
+        line of the sweep has the share of "known" words and of "repeated" pieces.
+    """
+    path = files("minigpt.book") / "records" / "speech.json"
+    return json.loads(path.read_text("utf-8"))
 
 
 def read(recipe: str, seed: int) -> Record:
