@@ -19,9 +19,11 @@ train: env ## train the current GPT on Tiny Shakespeare (ARGS="--help" lists opt
 
 bench: env ## speed, memory and losses of the recipes as one table (ARGS="--train" trains, too)
 	$(PY) benchmarks/gpt.py $(ARGS)
+	$(PY) benchmarks/generate.py
 
-export: env ## write minigpt/*.py from the chapters
+export: env ## write minigpt/*.py from the chapters, and models.md from its data
 	$(PY) tools/export.py
+	$(PY) tools/models.py
 
 execute: env ## run the chapters in place and store their outputs (ARGS="chapters/02_attention.ipynb")
 	$(PY) tools/data.py

@@ -64,7 +64,8 @@ def python(*arguments: str) -> int:
 
 
 def export() -> int:
-    return python("tools/export.py", "--check") or python("tools/stamp.py", "--check")
+    checks = ("tools/export.py", "tools/models.py", "tools/stamp.py")
+    return next((code for tool in checks if (code := python(tool, "--check"))), 0)
 
 
 def style() -> int:
