@@ -61,7 +61,7 @@ def filter_logits(
     Raises:
         ValueError: if `top_k` is no whole number from 0, or `top_p` none from 0 to 1.
 
-    Source: Fan et al. (2018), section 5.1, for top-k; Holtzman et al. (2020), section
+    Source: Fan et al. (2018), "Generation", for top-k; Holtzman et al. (2020), section
         3.1, for top-p. Chapter 14, "Two ways to cut the tail".
     """
     _check_top_k(top_k)
@@ -219,7 +219,7 @@ class CachedGPT:
     Raises:
         ValueError: if `model` is not a `GPT`.
 
-    Source: Shazeer (2019), section 2.4.1, "incremental". Chapter 14, "The cache".
+    Source: Shazeer (2019), "incremental" attention. Chapter 14, "Nothing twice".
     """
 
     def __init__(self, model: nn.Module, batch_size: int = 1):
@@ -435,7 +435,7 @@ def generate(
         ValueError: names the argument, its value and what would be valid; also for an
             empty prompt and for ids outside the vocabulary.
 
-    Source: Radford et al. (2019), section 3.8, for top-k in a GPT. Chapter 14.
+    Source: Chapter 14, "The loop".
     """
     sampling = Sampling(temperature, top_k, top_p)
     job = _Job(model, tokens, n_new, stop)

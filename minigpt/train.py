@@ -276,8 +276,8 @@ def autocast(device: torch.device, dtype: torch.dtype):
     return torch.autocast(device.type, dtype)
 
 
-# Device and dtype -> operations from which on compiling is earned back. The CPU's were
-# measured: a run of 6 to 12 minutes in float32, 2 or 3 in bfloat16. CUDA's are a guess.
+# Device and dtype -> operations from which on compiling is earned back: on a CPU about
+# ten minutes of float32, two or three of bfloat16. CUDA's are a guess, not measured.
 COMPILE_FROM = {
     ("cpu", "float32"): 4e13,
     ("cpu", "bfloat16"): 2e13,
@@ -353,7 +353,7 @@ def selfcheck(device: torch.device | str = "auto") -> float:
         for model in (here, there):
             place = next(model.parameters()).device
             next_token_loss(model(x.to(place)), y.to(place)).backward()
-            make_optimizer(model, TrainConfig(lr=1e-4)).step()
+            torch.optim.AdamW(model.parameters(), lr=1e-4).step()
     if not gap < 1e-3:
         warnings.warn(
             f"results on {device} differ from the CPU's by {gap:.2g} with torch "

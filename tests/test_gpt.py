@@ -2,6 +2,7 @@
 
 import ast
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -474,6 +475,22 @@ def test_describe_lists_every_part_once_and_leaves_nothing_behind():
     assert own == sum(p.numel() for p in model.parameters())
     assert model.training and model.drop.training
     assert not any(m._forward_hooks for m in model.modules())
+
+
+def test_the_chapter_follows_one_token_through_every_step():
+    """보았다 of 고양이가 창밖을 보았다: 18 steps, each with shape, size and values."""
+    cells = {cell.id: cell for cell in nbformat.read(CHAPTER, as_version=4).cells}
+    assert "고양이가 창밖을 보았다" in cells["walk"].source
+    lines = cells["walk"].outputs[0].data["text/plain"].splitlines()[1:]
+    steps = [re.split(r"  +", line) for line in lines]
+    assert len(steps) == 2 + 2 * 7 + 2
+    shapes = {f"(1,\u00a03,\u00a0{width})" for width in (64, 256, 3)}
+    assert {step[1] for step in steps} == shapes
+    for name, _, size, *values in steps:
+        assert len(values) == 3 and all(math.isfinite(float(v)) for v in values)
+        if name.startswith(("normalised", "block")):
+            assert 0.98 < float(size) <= 1.0
+    assert "step by step equals forward: True" in cells["walk-check"].outputs[0].text
 
 
 # rotary positions

@@ -26,10 +26,12 @@ from minigpt.book import records  # noqa: E402
 from minigpt.gpt import GPT, GPTConfig  # noqa: E402
 from minigpt.text import Batches, CharTokenizer, split, tiny_shakespeare  # noqa: E402
 from minigpt.train import TrainConfig, recipe, train  # noqa: E402
+from tools.recording import replace_text  # noqa: E402
 
 ROW = 10  # steps in one line of a record
 FOLDER = ROOT / "minigpt" / "book" / "records"
-FIXED = {"device": "cpu", "dtype": "float32"}  # so that it is the same everywhere
+# so that it is the same everywhere
+FIXED = {"device": "cpu", "dtype": "float32", "compile": "off"}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -40,7 +42,7 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     torch.set_num_threads(1)
     if args.ablation:
-        ablation(args.seeds[0] if args.seeds else records.SEEDS[0])
+        ablation()
         return 0
     for name in args.recipes:
         for seed in args.seeds or records.RECORDED.get(name, records.SEEDS):
@@ -50,20 +52,21 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def ablation(seed: int) -> None:
+def ablation() -> None:
     """Change one thing at a time; a run that is in the file already is not repeated."""
     path = FOLDER / "ablation.jsonl"
-    done = records.ablation() if path.exists() else []
+    done = records.ablation()
     for label, changes in records.CHANGES.items():
-        if any(line["label"] == label for line in done):
-            continue
-        lines = record(*configs("muon", seed, **records.ABLATED | changes))
-        line = {"label": label, "changes": changes, "seed": seed}
-        line["n_parameters"] = lines[0]["n_parameters"]
-        line["val_loss"] = lines[-1]["val_loss"]
-        done.append(line)
-        write(path, done)
-        print(f"{label}: {line['val_loss']}", flush=True)
+        for seed in records.SEEDS[:1] if changes else records.SEEDS:
+            if any((line["label"], line["seed"]) == (label, seed) for line in done):
+                continue
+            lines = record(*configs("muon", seed, **records.ABLATED | changes))
+            line = {"label": label, "changes": changes, "seed": seed}
+            line["n_parameters"] = lines[0]["n_parameters"]
+            line["val_loss"] = lines[-1]["val_loss"]
+            done.append(line)
+            write(path, done)
+            print(f"{label}, seed {seed}: {line['val_loss']}", flush=True)
 
 
 def configs(name: str, seed: int, **changes) -> tuple[GPTConfig, TrainConfig]:
@@ -97,8 +100,7 @@ def record(model_config: GPTConfig, config: TrainConfig) -> list[dict]:
 
 def write(path: Path, lines: list[dict]) -> None:
     path.parent.mkdir(exist_ok=True)
-    text = "".join(json.dumps(line) + "\n" for line in lines)
-    path.write_text(text, "utf-8", newline="\n")
+    replace_text(path, "".join(json.dumps(line) + "\n" for line in lines))
 
 
 if __name__ == "__main__":
