@@ -182,25 +182,23 @@ class Sampling:
             ValueError: if the largest logit of a row is not finite, or if an id comes
                 out that does not exist.
         """
-        best = logits[:, : self.n_ids].amax(dim=-1).tolist()
-        if not all(map(math.isfinite, best)):
+        known = logits if self.n_ids is None else logits[:, : self.n_ids]
+        known = known.cpu() if known.device.type == "mps" else known
+        best, ids = known.max(dim=-1)
+        if not all(map(math.isfinite, best.tolist())):
             raise ValueError(
-                f"the largest logits are {best}, not all of them finite: the model has "
-                "diverged, or its weights were damaged"
+                f"the largest logits are {best.tolist()}, not all of them finite: the "
+                "model has diverged, or its weights were damaged"
             )
-        device = logits.device if logits.device.type != "mps" else torch.device("cpu")
-        if generator is not None and not self.greedy:
-            device = generator.device
-        if self.greedy:
-            ids = logits[:, : self.n_ids].to(device).argmax(dim=-1)
-        else:
-            p = self.probabilities(logits).to(device)
+        if not self.greedy:
+            p = self.probabilities(known)
+            p = p if generator is None else p.to(generator.device)
             ids = torch.multinomial(p, 1, generator=generator)[:, 0]
         found = ids.tolist()
         if not all(0 <= i < logits.shape[-1] for i in found):
             raise ValueError(
                 f"drawn ids {found} are not all in vocab_size={logits.shape[-1]}: "
-                f"torch {torch.__version__} draws wrong on {device}; use the CPU"
+                f"torch {torch.__version__} draws wrong on {ids.device}; use the CPU"
             )
         return ids.to(logits.device)
 
