@@ -497,8 +497,76 @@ SAMPLE_RIGHT = {
     "inverse": inverse,
 }
 
-MUTANTS = {"top_k": TOP_K, "top_p": TOP_P, "filter_logits": FILTER, "sample": SAMPLE}
+
+def min_p(
+    logits,
+    p,
+    keep=lambda t, p: t - t.amax(-1, keepdim=True) >= (math.log(p) if p else -math.inf),
+):
+    return logits.masked_fill(~keep(logits, p), -math.inf)
+
+
+def min_p_by_softmax(logits, min_p):
+    mass = logits.float().softmax(-1)
+    kept = mass >= min_p * mass.max(-1, keepdim=True).values
+    return torch.where(kept, logits, float("-inf"))
+
+
+def min_p_in_place(logits, p):
+    logits[
+        logits.softmax(-1) < p * logits.softmax(-1).amax(-1, keepdim=True)
+    ] = -math.inf
+    return logits
+
+
+MIN_P = [
+    Mutant(
+        "min_p alone",
+        lambda t, p: min_p(t, p, lambda t, p: t.softmax(-1) >= p),
+        "min_p alone",
+    ),
+    Mutant(
+        "logits as probabilities",
+        lambda t, p: min_p(t, p, lambda t, p: t >= p * t.amax(-1, keepdim=True)),
+        "as if they were probabilities",
+    ),
+    Mutant(
+        "no logarithm",
+        lambda t, p: min_p(t, p, lambda t, p: t - t.amax(-1, keepdim=True) >= -p),
+        "without the logarithm",
+    ),
+    Mutant(
+        "the wrong way round",
+        lambda t, p: min_p(
+            t, p, lambda t, p: t - t.amax(-1, keepdim=True) < math.log(p)
+        ),
+        "other way round",
+    ),
+    Mutant(
+        "of the whole batch",
+        lambda t, p: min_p(t, p, lambda t, p: t - t.max() >= math.log(p)),
+        "whole batch",
+    ),
+    Mutant(
+        "log of 0",
+        lambda t, p: min_p(
+            t, p, lambda t, p: t - t.amax(-1, keepdim=True) >= math.log(p)
+        ),
+        "error",
+    ),
+    Mutant("input changed", min_p_in_place, "in place"),
+    Mutant("float32 back", lambda t, p: min_p(t.float(), p), "float16 came in"),
+]
+
+MUTANTS = {
+    "min_p_filter": MIN_P,
+    "top_k": TOP_K,
+    "top_p": TOP_P,
+    "filter_logits": FILTER,
+    "sample": SAMPLE,
+}
 RIGHT = {
+    "min_p_filter": {"logits": min_p, "softmax": min_p_by_softmax},
     "top_k": {"places": best_k, "ranks": k_by_rank, "loop": k_by_loop},
     "top_p": {"sorted": nucleus, "shifted": p_shifted, "loop": p_by_loop},
     "filter_logits": {"both": filters(), "others": filters(k_by_rank, p_shifted)},

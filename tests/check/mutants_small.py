@@ -1,5 +1,6 @@
 """Wrong and right answers to the exercises of chapters 1, 4, 6, 7, 11 and 12."""
 
+import itertools
 import math
 from dataclasses import replace
 from itertools import pairwise
@@ -367,7 +368,96 @@ HOLD = [
     Mutant("a jump", lambda done: float(done >= 0.999), "A jump"),
 ]
 
+# Chapter 11, the leak; chapter 13 -----------------------------------------------------
+
+
+def leaks(shift, mix=True, last=5):
+    if mix:
+        nn.init.normal_(shift.mix)
+    x = torch.randn(1, 6, 32)
+    other = torch.cat((x[:, :5], torch.randn(1, 1, 32)), dim=1)
+    return not torch.equal(shift(x)[:, :last], shift(other)[:, :last])
+
+
+def leaks_by_gradient(shift):
+    shift.mix.data.fill_(0.5)
+    x = torch.randn(1, 4, 32, requires_grad=True)
+    (gradient,) = torch.autograd.grad(shift(x)[:, 1].square().sum(), x)
+    return gradient[:, 2:].abs().max() > 0
+
+
+LEAK = [
+    Mutant("mix at zero", lambda s: leaks(s, mix=False), "`mix` begins at zero"),
+    Mutant("all outputs", lambda s: leaks(s, last=6), "right shift is accused"),
+    Mutant("a number", lambda s: 0.3, "True or False"),
+]
+
+
+def flips(values, count=lambda total, found: abs(total) >= abs(found) - 1e-12):
+    found = sum(values)
+    patterns = itertools.product((-1, 1), repeat=len(values))
+    totals = [sum(s * v for s, v in zip(p, values, strict=True)) for p in patterns]
+    return sum(count(total, found) for total in totals) / len(totals)
+
+
+def flips_by_tensor(values):
+    x = torch.tensor(values, dtype=torch.float64)
+    signs = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0]).double()] * len(values))
+    totals = (signs.reshape(-1, len(values)) * x).sum(-1).abs()
+    return (totals >= x.sum().abs() - 1e-9).double().mean()
+
+
+FLIPS = [
+    Mutant(
+        "one side", lambda v: flips(v, lambda t, f: t >= f - 1e-12), "One side only"
+    ),
+    Mutant(
+        "further only",
+        lambda v: flips(v, lambda t, f: abs(t) > abs(f) + 1e-12),
+        "further away",
+    ),
+    Mutant(
+        "no tolerance", lambda v: flips(v, lambda t, f: abs(t) >= abs(f)), "tolerance"
+    ),
+    Mutant("a count", lambda v: flips(v) * 2 ** len(v), "a count"),
+    Mutant("per cent", lambda v: 100 * flips(v), "per cent"),
+    Mutant("the others", lambda v: 1 - flips(v), "the others"),
+]
+
+
+def flattery(n, of=lambda draws: -draws.min(dim=1).values, repeats=20_000):
+    return of(torch.randn(repeats, n)).mean().item()
+
+
+def flattery_by_numbers(n):
+    """The largest of n, by the density of the maximum."""
+    z = torch.linspace(-8, 8, 8001, dtype=torch.float64)
+    below = torch.special.ndtr(z)
+    return (
+        torch.trapezoid(z * n * below ** (n - 1) * torch.exp(-z * z / 2), z)
+        / (2 * math.pi) ** 0.5
+    )
+
+
+FLATTERY = [
+    Mutant("the sign", lambda n: -flattery(n), "The sign"),
+    Mutant("the mean", lambda n: flattery(n, lambda d: d.mean(1)), "mean of the runs"),
+    Mutant(
+        "absolute",
+        lambda n: flattery(n, lambda d: d.min(dim=1).values.abs()),
+        "Absolute values",
+    ),
+    Mutant(
+        "largest distance",
+        lambda n: flattery(n, lambda d: d.amax(1) - d.amin(1)),
+        "another mean",
+    ),
+]
+
 MUTANTS = {
+    "sees_the_future": LEAK,
+    "sign_flips": FLIPS,
+    "flattery": FLATTERY,
     "encode_word": ENCODE,
     "gain": GAIN,
     "layer_norm_backward": BACKWARD,
@@ -378,6 +468,9 @@ MUTANTS = {
     "hold": HOLD,
 }
 RIGHT = {
+    "sees_the_future": {"outputs": leaks, "gradients": leaks_by_gradient},
+    "sign_flips": {"product": flips, "tensor": flips_by_tensor},
+    "flattery": {"draws": flattery, "integral": flattery_by_numbers},
     "encode_word": {"pair by pair": encode, "round by round": encode_by_rounds},
     "gain": {"a sum": gain, "quadrature": gain_by_quadrature},
     "layer_norm_backward": {"means": backward, "the matrix": backward_by_matrix},

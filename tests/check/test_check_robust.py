@@ -161,7 +161,7 @@ def test_keyboard_interrupt_passes():
 # What is returned ---------------------------------------------------------------------
 
 RETURNED = [
-    (lambda x, weight, eps: None, "returns None"),
+    (lambda x, weight, eps: [x].append(eps), "returns None"),
     (lambda x, weight, eps: (rms(x, weight, eps), 1), "a tuple of 2"),
     (lambda x, weight, eps: rms(x, weight, eps).numpy(), "a NumPy array"),
     (lambda x, weight, eps: 0.5, "a float"),

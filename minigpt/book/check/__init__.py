@@ -57,8 +57,22 @@ from minigpt.book.check.norms import (
     rmsnorm,
 )
 from minigpt.book.check.result import Result
-from minigpt.book.check.sampling import filter_logits, sample, top_k, top_p
-from minigpt.book.check.small import crop, encode_word, gain, hold
+from minigpt.book.check.sampling import (
+    filter_logits,
+    min_p_filter,
+    sample,
+    top_k,
+    top_p,
+)
+from minigpt.book.check.small import (
+    crop,
+    encode_word,
+    flattery,
+    gain,
+    hold,
+    sees_the_future,
+    sign_flips,
+)
 from minigpt.book.check.swiglus import fold, from_fused, swiglu, way_back
 from minigpt.book.check.wiring import (
     compose,
@@ -80,6 +94,7 @@ __all__ = [
     "dropout",
     "encode_word",
     "filter_logits",
+    "flattery",
     "fold",
     "from_fused",
     "gain",
@@ -88,6 +103,7 @@ __all__ = [
     "last_token",
     "layer_norm_backward",
     "layernorm",
+    "min_p_filter",
     "on_the_sphere",
     "order_of",
     "partial_rms_norm",
@@ -97,6 +113,8 @@ __all__ = [
     "residual",
     "rmsnorm",
     "sample",
+    "sees_the_future",
+    "sign_flips",
     "stochastic_depth",
     "swiglu",
     "top_k",

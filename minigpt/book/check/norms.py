@@ -597,7 +597,7 @@ def rmsnorm(judge: Judge, answer):
                     "and then comes the root.",
                     x / (ms.sqrt() + eps),
                 ),
-                *_ignored(judge, y, norm, x, x / ms.sqrt(), _fixed(ms, x, eps)),
+                *_ignored(y, norm, x),
                 (
                     "Your epsilon is squared before it is added: eps already has the "
                     "unit of x squared.",
@@ -658,24 +658,16 @@ def _divisor(y: Tensor, x: Tensor) -> str:
     )
 
 
-def _fixed(statistic: Tensor, centred: Tensor, eps: float) -> dict[float, Tensor]:
-    fixed = (1e-3, 1e-5, 1e-6, 1e-8)
-    return {e: centred / (statistic + e).sqrt() for e in fixed if e != eps}
-
-
-def _ignored(judge: Judge, y: Tensor, norm: _Norm, x: Tensor, without, fixed):
-    """The mistakes of an epsilon that is not the one that was given."""
-    if close(y, norm(x, eps=0.4), 1e-6):  # whatever is given
-        text = (
-            "Your epsilon is not the one that was given: with eps=0.1 and with eps=0.4 "
-            "the output is the same, {yours}, expected {expected} for 0.1. Is a fixed "
-            "number written in the code, or eps left out?"
-        )
-        return [(text, y.detach())]
-    return [
-        ("Epsilon plays no part in your output.", without),
-        *[(f"Your epsilon is always {e:g}.", wrong) for e, wrong in fixed.items()],
-    ]
+def _ignored(y: Tensor, norm: _Norm, x: Tensor) -> list:
+    """The mistake of an epsilon that is not the one that was given."""
+    if not close(y, norm(x, eps=0.4), 1e-6):
+        return []
+    text = (
+        "Your epsilon is not the one that was given: with eps=0.1 and with eps=0.4 the "
+        "output is the same, {yours}, expected {expected} for 0.1. Is a fixed number "
+        "written in the code, or eps left out?"
+    )
+    return [(text, y.detach())]
 
 
 def _large(judge: Judge, norm: _Norm, formula: Callable):
@@ -817,7 +809,7 @@ def layernorm(judge: Judge, answer):
                     "then comes the root.",
                     c / (var.sqrt() + eps),
                 ),
-                *_ignored(judge, y, norm, x, c / var.sqrt(), _fixed(var, c, eps)),
+                *_ignored(y, norm, x),
                 (
                     "Your epsilon is squared before it is added: eps already has the "
                     "unit of x squared.",

@@ -9,7 +9,7 @@ from torch import Tensor
 from minigpt.book.check import answer as answers
 from minigpt.book.check.judge import Judge, Verdict, close, judged, numbers
 
-__all__ = ["filter_logits", "sample", "top_k", "top_p"]
+__all__ = ["filter_logits", "min_p_filter", "sample", "top_k", "top_p"]
 
 _ROWS = 2000  # draws from one row: shares are good to about 0.03
 
@@ -867,3 +867,82 @@ def _sample_top_p(judge: Judge, draw: _Sampler):
     draw.expect(row, _only(q, 1, 3, 4), mistakes, top_p=0.75)
     if low[0] == 1:
         judge.fail("With p=0.2 token 0 is drawn, and token 1 is the best.")
+
+
+# The exercise of chapter 14 -----------------------------------------------------------
+
+
+@judged("min_p_filter")
+def min_p_filter(judge: Judge, answer):
+    """Judge `min_p_filter(logits, min_p)`: what is likely enough beside the best stays.
+
+    Args:
+        answer: a function of logits (..., V) that returns logits (..., V): kept is what
+            has at least `min_p` times the probability of the row's best; 0 keeps all.
+    """
+    signature = "min_p_filter(logits, min_p)"
+    answers.wants(judge, answer, signature, classes=False)
+
+    def kept(logits: Tensor, p: float) -> Tensor:
+        def run(t: Tensor):
+            return answers.invoke(judge, answer, signature, logits=t, min_p=p)
+
+        return _Filter(judge, run)(logits)
+
+    row = _log(*_UNSORTED)[None] + 3.0
+    mass = row.softmax(-1)
+    with judge.mechanism("shape"):
+        kept(_three(), 0.3)
+    with judge.mechanism("beside the best"):
+        low = mass < 0.1
+        _same(
+            judge,
+            kept(row, 0.2),
+            ~low,
+            [
+                (
+                    "Probabilities are compared with min_p alone: with min_p times "
+                    "that of the best they should be, 0.2 times 0.5 here.",
+                    mass >= 0.2,
+                ),
+                (
+                    "Logits are compared as if they were probabilities: a ratio of "
+                    "probabilities is a difference of logits, by the logarithm.",
+                    row >= 0.2 * row.amax(-1, keepdim=True),
+                ),
+                (
+                    "Logits are compared without the logarithm: their difference from "
+                    "the best one is to be at least ln(min_p).",
+                    row - row.amax(-1, keepdim=True) > -0.2,
+                ),
+                ("What should be kept is cut, and the other way round.", low),
+                ("Nothing is taken away.", mass > 0),
+                ("Everything is taken away.", mass < 0),
+            ],
+            row,
+            min_p=0.2,
+        )
+    with judge.mechanism("each row by itself"):
+        three = _three()
+        p = three.softmax(-1)
+        _same(
+            judge,
+            kept(three, 0.4),
+            p >= 0.4 * p.amax(-1, keepdim=True),
+            [
+                (
+                    "The best of the whole batch is looked at; each row has its own.",
+                    three - three.max() >= math.log(0.4),
+                )
+            ],
+            three,
+            min_p=0.4,
+        )
+    with judge.mechanism("min_p at its limits"):
+        for p, right in ((0.0, mass >= 0), (1.0, mass == mass.max())):
+            _same(judge, kept(row, p), right, [], row, min_p=p)
+    with judge.mechanism("the type of the output"):
+        y = answers.invoke(judge, answer, signature, logits=row.half(), min_p=0.3)
+        y = judge.tensor(y, row.shape, what="your function")
+        if y.dtype != torch.float16:
+            judge.fail("float16 came in, and another type came back.")

@@ -1,8 +1,8 @@
-"""Checks of chapters 1, 4, 11 and 12: one exercise each."""
+"""Checks of chapters 1, 4, 11, 12 and 13: exercises of a few lines."""
 
 import math
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import pairwise, product
 
 import torch
 from torch import Tensor
@@ -10,7 +10,15 @@ from torch import Tensor
 from minigpt.book.check import answer as answers
 from minigpt.book.check.judge import Judge, judged, number
 
-__all__ = ["crop", "encode_word", "gain", "hold"]
+__all__ = [
+    "crop",
+    "encode_word",
+    "flattery",
+    "gain",
+    "hold",
+    "sees_the_future",
+    "sign_flips",
+]
 
 
 @judged("encode_word")
@@ -361,3 +369,158 @@ def hold(judge: Judge, answer):
                         ("yours", number(found)),
                     ],
                 )
+
+
+@judged("sees_the_future")
+def sees_the_future(judge: Judge, answer):
+    """Judge `sees_the_future(shift)`: whether a `TokenShift` lets a later token in.
+
+    Args:
+        answer: a function of a fresh module of width 32, called with (B, T, 32), that
+            returns True or False. It may change the module.
+    """
+    from minigpt.gpt import TokenShift
+    from minigpt.layernorm import LayerNorm
+
+    class Leaky(TokenShift):
+        def forward(self, x, before=None):
+            h = self.norm(x)
+            before = torch.zeros_like(h[:, :1]) if before is None else before
+            return h + self.mix * torch.cat((h[:, 1:], before), dim=1)
+
+    answers.wants(judge, answer, "sees_the_future(shift)", classes=False)
+    stages = (
+        ("the right shift", TokenShift, False),
+        ("the leaking shift", Leaky, True),
+    )
+    for name, kind, right in stages:
+        with judge.mechanism(name):
+            for _ in range(3):
+                shift = kind(LayerNorm(32), 32)
+                found = judge.call(answer, shift, given=f"{name}, width 32")
+                if isinstance(found, Tensor) and found.numel() == 1:
+                    found = found.item()
+                if not isinstance(found, bool):
+                    judge.fail("True or False is wanted.", [("yours", str(found)[:60])])
+                if found == right:
+                    continue
+                if right:
+                    judge.fail(
+                        "The leak is not found. `mix` begins at zero, and then no "
+                        "other token has a share: give it another value first. Then "
+                        "change the last token, and look at the outputs before it."
+                    )
+                judge.fail(
+                    "The right shift is accused. A token's own output may change with "
+                    "it: change the last token, and compare the outputs of the "
+                    "*earlier* ones only."
+                )
+
+
+@judged("sign_flips")
+def sign_flips(judge: Judge, answer):
+    """Judge `sign_flips(values)`: the share of sign patterns that are as far from zero.
+
+    Args:
+        answer: a function of a list of numbers that returns a share, 0 to 1: of all
+            patterns of signs, those whose sum is as far from 0 as the sum found.
+    """
+    signature = "sign_flips(values)"
+    answers.wants(judge, answer, signature, classes=False)
+
+    def sums(values: list[float]) -> list[float]:
+        patterns = product((-1, 1), repeat=len(values))
+        return [sum(s * v for s, v in zip(signs, values)) for signs in patterns]
+
+    cases = {
+        "all of one sign": [1.0, 2.0, 3.0, 4.0, 5.0],
+        "mixed signs": [3.0, 1.0, -2.0, 4.0],
+        "a sum below zero": [-3.0, -1.0, 2.0],
+        "a sum of zero": [1.0, -1.0],
+        "sums that differ by rounding": [0.1, 0.2, -0.3, 0.4],
+    }
+    for name, values in cases.items():
+        with judge.mechanism(name):
+            found = judge.call(answer, list(values), given=f"values: {values}")
+            if isinstance(found, Tensor) and found.numel() == 1:
+                found = found.item()
+            if isinstance(found, bool) or not isinstance(found, (int, float)):
+                judge.fail("One number is wanted.", [("yours", str(found)[:60])])
+            total, every = sum(values), sums(values)
+            far, n = [abs(s) for s in every], len(every)
+            right = sum(s >= abs(total) - 1e-12 for s in far) / n
+            if abs(found - right) < 1e-9:
+                continue
+            count = right * n
+            known = [
+                (
+                    sum(s >= abs(total) for s in far) / n,
+                    "Sums that should be equal differ in the last digit: compare with "
+                    "a tolerance, `>= found - 1e-12`.",
+                ),
+                (
+                    sum(s >= total - 1e-12 for s in every) / n,
+                    "One side only is counted. As far from zero on either side counts: "
+                    "compare absolute values.",
+                ),
+                (
+                    sum(s > abs(total) + 1e-12 for s in far) / n,
+                    "Only sums that are further away are counted. As far counts, too: "
+                    "the pattern that was found is one of them.",
+                ),
+                (count, "That is a count; the share is wanted, of all patterns."),
+                (100 * right, "That is in per cent; a share of 1 is wanted."),
+                (1 - right, "That is the share of the others."),
+            ]
+            text = next((t for v, t in known if abs(found - v) < 1e-9), "")
+            judge.fail(
+                text or "That is not the share of the sign patterns.",
+                [
+                    ("values", str(values)),
+                    ("expected", number(right)),
+                    ("yours", number(found)),
+                ],
+            )
+
+
+@judged("flattery")
+def flattery(judge: Judge, answer):
+    """Judge `flattery(n)`: how far the best of n equal runs lies below the truth.
+
+    Args:
+        answer: a function of n that returns the mean, over many simulations, of how far
+            the smallest of n standard normal numbers lies below 0; positive.
+    """
+    answers.wants(judge, answer, "flattery(n)", classes=False)
+    expected = {1: 0.0, 2: 0.5642, 8: 1.4236, 32: 2.0697}
+    for n, right in expected.items():
+        with judge.mechanism(f"n = {n}"):
+            found = judge.call(answer, n, given=f"n={n}")
+            if isinstance(found, Tensor) and found.numel() == 1:
+                found = found.item()
+            if isinstance(found, bool) or not isinstance(found, (int, float)):
+                judge.fail("One number is wanted.", [("yours", str(found)[:60])])
+            if abs(found - right) < 0.06:
+                continue
+            if abs(found + right) < 0.06:
+                text = "The sign: a positive number says how far *below* it lies."
+            elif n == 1 and abs(found - 0.8) < 0.05:
+                text = (
+                    "Absolute values are taken before the mean: with n = 1, luck is as "
+                    "often bad as good."
+                )
+            elif n > 1 and abs(found) < 0.06:
+                text = "That is the mean of the runs; the best of them is wanted."
+            else:
+                text = (
+                    "That is another mean. Draw n numbers, take the best, and do so "
+                    "many times: a few hundred times is not enough for two digits."
+                )
+            judge.fail(
+                text,
+                [
+                    ("n", str(n)),
+                    ("expected", f"{right:.2f}"),
+                    ("yours", f"{found:.2f}"),
+                ],
+            )
