@@ -696,3 +696,37 @@ def test_a_shift_remembers_the_normalised_token():
         full = model(tokens)[:, -1]
     torch.testing.assert_close(logits, full, rtol=1e-5, atol=1e-5)
     assert module.CachedGPT is CachedGPT
+
+
+# The quiz -----------------------------------------------------------------------------
+
+
+def test_half_the_temperature_squares_a_ratio():
+    """quiz: 1"""
+    z = torch.tensor([0.4, 0.2, 0.2, 0.1, 0.1], dtype=torch.float64).log()
+    p = Sampling(temperature=0.5).probabilities(z)
+    assert (p[0] / p[1]).item() == pytest.approx(4)
+    assert p[1] == p[2], "equal candidates stay equal"
+    hot = Sampling(temperature=1e6).probabilities(z)
+    assert (hot[0] / hot[1]).item() == pytest.approx(1, abs=1e-5)
+
+
+def test_the_candidate_that_crosses_top_p_is_kept():
+    """quiz: 2"""
+    p = torch.tensor([0.5, 0.3, 0.15, 0.05], dtype=torch.float64)
+    kept = filter_logits(p.log(), top_p=0.75).isfinite()
+    assert kept.tolist() == [True, True, False, False]
+    assert p[0] < 0.75 and p[:2].sum().item() == pytest.approx(0.8)
+
+
+def test_dropping_the_oldest_key_is_another_function():
+    """quiz: 5: what is kept in the second layer has read the token that is gone."""
+    model = make(positions="rotary", norm="rmsnorm")
+    row = prompt(1, CONTEXT)
+    long, short = CachedGPT(model), CachedGPT(model)
+    long(row)
+    short(row[:, 1:])
+    old = long.memory[:, 1, :, :, 1:]  # values: no place turns them
+    new = short.memory[:, 1, :, :, :-1]
+    torch.testing.assert_close(old[0], new[0])
+    assert (old[1] - new[1]).abs().max() > 0.01
