@@ -1315,3 +1315,38 @@ def test_the_first_steps_of_a_record_are_reproduced(name):
     rows = train(model, data, config, until=12)
     for row, expected in zip(rows, record.losses):
         assert row["loss"] == pytest.approx(expected, abs=0.02)
+
+
+def test_the_first_rate_of_a_warm_up_of_ten_steps():
+    """quiz: 2"""
+    config = TrainConfig(steps=100, warmup=10, lr=0.01)
+    assert learning_rate(0, config) == pytest.approx(0.01 * 1 / 11, rel=1e-12)
+    assert round(learning_rate(0, config), 4) == 0.0009
+    assert learning_rate(9, config) < learning_rate(10, config) == 0.01
+
+
+def test_parts_of_a_batch_count_by_their_targets():
+    """quiz: 3"""
+    torch.manual_seed(0)
+    model = GPT(replace(MODEL, dropout=0.0)).double()
+    x, y = torch.randint(11, (32, 8)), torch.randint(11, (32, 8))
+
+    def gradient(y, weights):
+        model.zero_grad()
+        for weight, a, b in zip(weights, x.split(8), y.split(8)):
+            (weight * next_token_loss(model(a), b)).backward()
+        return torch.cat([p.grad.flatten() for p in model.parameters()])
+
+    def whole(y):
+        model.zero_grad()
+        next_token_loss(model(x), y).backward()
+        return torch.cat([p.grad.flatten() for p in model.parameters()])
+
+    torch.testing.assert_close(gradient(y, [1.0] * 4), 4 * whole(y))
+    torch.testing.assert_close(gradient(y, [0.25] * 4), whole(y))
+    y[:8, 2:] = IGNORE  # the first part has fewer targets that count
+    counts = [(part != IGNORE).sum().item() for part in y.split(8)]
+    shares = [count / sum(counts) for count in counts]
+    torch.testing.assert_close(gradient(y, shares), whole(y))
+    off = (gradient(y, [0.25] * 4) - whole(y)).norm() / whole(y).norm()
+    assert off > 0.05
