@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import runpy
 from dataclasses import replace
 from itertools import pairwise
 
@@ -10,6 +11,7 @@ import torch.nn.functional as F
 from planted import Mutant
 from torch import nn
 
+import minigpt.gpt
 from minigpt.gpt import GPT
 from minigpt.rmsnorm import rms_norm
 
@@ -320,6 +322,18 @@ def crop_by_copying(model, context):
     return new
 
 
+def crop_as_in_the_notebook(model, context):
+    """With a class GPT that is not the package's: that of the chapter's own cells."""
+    own = runpy.run_path(minigpt.gpt.__file__)
+    if context > model.config.context:
+        raise ValueError(f"{model.config.context} rows cannot become {context}")
+    new = own["GPT"](replace(model.config, context=context))
+    state = model.state_dict()
+    state["pos_emb.weight"] = state["pos_emb.weight"][:context]
+    new.load_state_dict(state)
+    return new
+
+
 def crop_grows(model, context):
     def rows(table, n):
         extra = torch.zeros(max(0, n - len(table)), table.shape[1])
@@ -353,6 +367,7 @@ CROP = [
     Mutant("no numbers", crop_without_words, "does not name both"),
     Mutant("fresh weights", crop_fresh, "first rows"),
     Mutant("the same model", lambda m, c: m, "given model came back"),
+    Mutant("a table", lambda m, c: m.pos_emb.weight[:c].clone(), "A GPT is wanted"),
 ]
 
 
@@ -477,6 +492,10 @@ RIGHT = {
     "on_the_sphere": {"normalize": sphere, "by hand": sphere_by_hand},
     "partial_rms_norm": {"a slice": partial, "a mask": partial_by_mask},
     "plus_one_norm": {"module": plus_one(), "Gemma's": GemmaStyle},
-    "crop": {"a state dict": crop, "copies": crop_by_copying},
+    "crop": {
+        "a state dict": crop,
+        "copies": crop_by_copying,
+        "a class of its own": crop_as_in_the_notebook,
+    },
     "hold": {"max": hold, "if": lambda done: 0.0 if done < 0.8 else 5 * (done - 0.8)},
 }
