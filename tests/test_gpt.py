@@ -621,3 +621,68 @@ def test_a_rotary_model_has_no_table_and_still_tells_orders_apart():
     ids = torch.tensor([[1, 2, 3, 4]])
     swapped = torch.tensor([[2, 1, 3, 4]])
     assert not torch.allclose(model(ids)[0, -1], model(swapped)[0, -1], atol=1e-6)
+
+
+def test_two_random_blocks_without_positions_see_the_order():
+    """quiz: 1"""
+    ids, changes = torch.tensor([[1, 5, 3, 0, 2]]), []
+    for n_layers in (1, 2):
+        model = build(replace(TINY, n_layers=n_layers)).double()
+        nn.init.zeros_(model.pos_emb.weight)
+        moved = model(ids) - model(ids[:, [1, 0, 2, 3, 4]])
+        changes.append(moved[0, -1].abs().max().item())
+    assert changes[0] < 1e-14 and changes[1] > 1e-6
+
+
+def test_moved_alone_a_rotary_query_changes_its_score_but_not_by_one_cosine():
+    """quiz: 2"""
+    q, k = torch.randn(2, 1, 8, dtype=torch.float64)
+    turned = rotate(q) @ rotate(k).T
+    both = rotate(q, 10) @ rotate(k, 10).T
+    torch.testing.assert_close(both, turned, rtol=0, atol=1e-12)
+    alone = rotate(q, 10) @ rotate(k).T
+    theta = [10000.0 ** (-2 * i / 8) for i in range(4)]
+    assert all(abs(alone - math.cos(10 * a) * turned) > 1e-3 for a in theta)
+    a, b, c, d = q[0, :4], q[0, 4:], k[0, :4], k[0, 4:]
+    by_hand = sum(
+        math.cos(10 * w) * (a * c + b * d)[i] + math.sin(10 * w) * (a * d - b * c)[i]
+        for i, w in enumerate(theta)
+    )
+    assert alone.item() == pytest.approx(by_hand.item(), abs=1e-12)
+
+
+def test_a_first_loss_of_9_comes_from_large_weights():
+    """quiz: 3"""
+    assert round(math.log(65), 2) == 4.17
+    torch.manual_seed(0)
+    x, y = torch.randint(65, (2, 4, 64))
+    assert next_token_loss(torch.zeros(4, 64, 65), y).item() == pytest.approx(
+        math.log(65), abs=1e-5
+    )
+    model, losses = build(GPTConfig(vocab_size=65, n_layers=2)), {}
+    for std in (0.02, 0.5):
+        model.init_weights(std)
+        with torch.no_grad():
+            losses[std] = next_token_loss(model(x), y).item()
+    assert abs(losses[0.02] - math.log(65)) < 0.1 and losses[0.5] > 9
+
+
+def test_the_writes_of_24_blocks_are_divided_by_about_7():
+    """quiz: 4"""
+    assert round(math.sqrt(48), 1) == 6.9 and round(math.sqrt(24)) == 5
+    model = build(GPTConfig(vocab_size=13, n_layers=24, d_model=64))
+    for block in model.blocks:
+        for write in (block.attn.out, block.mlp.down):
+            divisor = 0.02 / write.weight.std().item()
+            assert divisor == pytest.approx(math.sqrt(48), rel=0.1)
+    assert len(model.blocks) * 2 == 48
+
+
+def test_double_width_is_twice_the_table_and_four_times_the_blocks():
+    """quiz: 5"""
+    narrow, wide = (
+        count_by_formula(GPTConfig(vocab_size=65, d_model=width, bias=False))
+        for width in (64, 128)
+    )
+    assert wide["tok_emb"] == 2 * narrow["tok_emb"]
+    assert wide["attn"] == 4 * narrow["attn"] and wide["mlp"] == 4 * narrow["mlp"]
