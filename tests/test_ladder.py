@@ -538,3 +538,12 @@ def test_public_names_are_documented():
     for function in (change, train_rung, choose, climb, paired, by_rung, summary):
         assert "Args:" in inspect.getdoc(function)
     assert "Source:" in inspect.getdoc(paired)
+
+
+def test_five_seeds_that_agree_by_chance():
+    """quiz: 2"""
+    signs = list(itertools.product((-1, 1), repeat=5))
+    alike = [pattern for pattern in signs if abs(sum(pattern)) == 5]
+    assert len(signs) == 32 and len(alike) == 2
+    assert len(alike) / len(signs) == 1 / 16
+    assert sum(sum(pattern) == 5 for pattern in signs) / len(signs) == 1 / 32
