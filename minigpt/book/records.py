@@ -31,7 +31,12 @@ __all__ = [
 SEEDS = (11, 12, 13)
 # recipe -> the seeds it was recorded with, from the plainest to the best. The batches
 # of `best` were chosen on its seed 11, which is therefore not among them.
-RECORDED = {"plain": (1337, 1, 2), "muon": SEEDS, "best": (12, 13, 14)}
+RECORDED = {
+    "plain": (1337, 1, 2),
+    "adamw": SEEDS,
+    "muon": SEEDS,
+    "best": (12, 13, 14),
+}
 # The ablation: a shorter run of the recipe "muon", and one change at a time. The recipe
 # itself runs with all SEEDS, a change with the first.
 ABLATED = {"steps": 250, "warmup": 30, "eval_every": 250}
