@@ -73,7 +73,7 @@ def by_the_rule(model: GPT, row: list[int], n_new: int) -> list[int]:
 
 
 def test_formula_of_the_temperature():
-    """formula: temperature: softmax of z / T, in plain Python."""
+    """formula: greedy-answer: softmax of z / T, in plain Python."""
     z, T = [1.5, -0.5, 3.0, 0.25], 0.7
     powers = [math.exp(value / T) for value in z]
     expected = [power / sum(powers) for power in powers]
