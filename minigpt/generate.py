@@ -12,6 +12,7 @@ import math
 import numbers
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -28,6 +29,8 @@ from minigpt.gpt import (
     rotate,
     unit_length,
 )
+from minigpt.layernorm import LayerNorm
+from minigpt.rmsnorm import RMSNorm
 from minigpt.train import unwrap
 
 __all__ = [
@@ -208,7 +211,8 @@ class CachedGPT:
 
     It has the model's parameters, and nothing of the model is changed: neither a mode
     nor a buffer. Every part runs by its own `forward`, in evaluation mode; only
-    attention and `TokenShift` are given a memory. Hooks on the model are not called.
+    attention and `TokenShift` are given a memory, and norms and matrices are called
+    as torch's kernels. Hooks on the model are not called.
 
     Args:
         model: a `GPT`, also a compiled one, which then runs uncompiled.
@@ -256,6 +260,10 @@ class CachedGPT:
             return _CachedAttention(twin, self, self._n_attn - 1).forward
         if isinstance(part, TokenShift):
             return _CachedShift(twin, self).forward
+        if type(part) is nn.Linear:
+            return partial(F.linear, weight=part.weight, bias=part.bias)
+        if isinstance(part, LayerNorm | RMSNorm) and part.weight.dtype.itemsize >= 4:
+            return _kernel(part)  # there is nothing to widen or to check
         has_own = type(part).forward is not nn.Module.forward  # a list has none
         return twin.forward if has_own else twin
 
@@ -292,6 +300,14 @@ class CachedGPT:
     def n_bytes(self) -> int:
         """What the memory of keys and values takes."""
         return self.memory.numel() * self.memory.element_size()
+
+
+def _kernel(norm: LayerNorm | RMSNorm) -> Callable[[Tensor], Tensor]:
+    """torch's kernel with the parameters of a norm, for input of their dtype."""
+    known = {"normalized_shape": (norm.size,), "weight": norm.weight, "eps": norm.eps}
+    if isinstance(norm, RMSNorm):
+        return partial(F.rms_norm, **known)
+    return partial(F.layer_norm, bias=norm.bias, **known)
 
 
 class _CachedAttention:
