@@ -188,7 +188,11 @@ def sheet(number: int):
         cells = [_cell(path, run) for run in (*runs.values(), *control.values())]
         rows.append((words, *cells))
     seeds = [f"seed {seed}" for seed in runs]
-    header = ["", *(f"patient, {s}" for s in seeds), *(f"control, {s}" for s in seeds)]
+    header = [
+        "what",
+        *(f"patient, {s}" for s in seeds),
+        *(f"control, {s}" for s in seeds),
+    ]
     return table(header, rows, f"Patient {number}: the sheet", measured=True)
 
 
