@@ -21,7 +21,8 @@ import torch
 from torch import Tensor
 
 from minigpt.block import BLOCKS
-from minigpt.gpt import GPT, MLPS, NORMS, POSITIONS, GPTConfig, eval_mode
+from minigpt.generate import generate
+from minigpt.gpt import GPT, MLPS, NORMS, POSITIONS, GPTConfig
 from minigpt.text import Batches, CharTokenizer, split, tiny_shakespeare
 from minigpt.train import (
     COMPILE,
@@ -421,18 +422,11 @@ def plot(rows: list[dict], path: Path) -> None:
 def sample(model: GPT, tokens: Tensor, n_new: int, seed: int) -> Tensor:
     """Draw `n_new` tokens after `tokens` (B, T), each from the model's distribution.
 
-    A stand-in until the chapter on generation. The draws are made on the CPU by a
-    generator of their own, so that they change nothing in a training run.
+    The draws have a generator of their own, so that they change nothing in a training
+    run.
     """
     generator = torch.Generator().manual_seed(seed)
-    device = next(model.parameters()).device
-    with eval_mode(model):
-        for _ in range(n_new):
-            seen = tokens[:, -model.config.context :].to(device)
-            p = model(seen)[:, -1].float().softmax(-1).cpu()
-            token = torch.multinomial(p, 1, generator=generator)
-            tokens = torch.cat([tokens, token], dim=1)
-    return tokens
+    return generate(model, tokens, n_new, generator=generator)
 
 
 def command() -> str:

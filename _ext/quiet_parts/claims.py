@@ -31,7 +31,7 @@ from docutils import nodes
 from docutils.statemachine import StringList
 from sphinx.util.docutils import SphinxDirective
 
-from quiet_parts.sources import entries
+from quiet_parts.sources import entries, family, notebooks
 
 MARK = re.compile(r'(<span\b[^>]*\bid="claim-[^>]*>)(.*?)</span>', re.DOTALL)
 ALLOWED = {
@@ -214,7 +214,7 @@ def claims_of(chapter: Chapter) -> list[Claim]:
 
 def read(root: Path) -> list[Claim]:
     """Every claim of the book, checked. Raises ClaimError with all that is wrong."""
-    chapters = [Chapter(path) for path in sorted(root.glob("chapters/[0-9]*.ipynb"))]
+    chapters = [Chapter(path) for path in notebooks(root)]
     found = [claim for chapter in chapters for claim in claims_of(chapter)]
     known = set(entries(root / "references.bib"))
     problems = [problem for claim in found for problem in claim.problems(known)]
@@ -240,7 +240,7 @@ def name_cells(app, doctree):
     path = Path(app.env.doc2path(app.env.docname))
     if path.suffix != ".ipynb":
         return
-    cells = json.loads(path.read_text("utf-8"))["cells"]
+    cells = Chapter(path).cells
     for node in doctree.findall(nodes.container):
         if node.get("nb_element") == "cell_code":
             node["ids"].append(f"cell-{cells[node['cell_index']]['id']}")
@@ -273,7 +273,7 @@ class ClaimsDirective(SphinxDirective):
 
     def run(self):
         root = Path(self.env.srcdir)
-        for path in [root / "references.bib", *root.glob("chapters/[0-9]*.ipynb")]:
+        for path in [root / "references.bib", *notebooks(root)]:
             self.env.note_dependency(str(path))
         found = read(root)
         self.works = entries(root / "references.bib")
@@ -335,9 +335,8 @@ class ClaimsDirective(SphinxDirective):
         key, place = claim.source
         entry = self.works[key]
         people = entry.persons["author"]
-        who = " ".join(people[0].prelast_names + people[0].last_names)
-        who += " et al." if len(people) > 2 else ""
-        who += f" & {' '.join(people[1].last_names)}" if len(people) == 2 else ""
+        names = [family(person) for person in people]
+        who = " & ".join(names) if len(names) < 3 else f"{names[0]} et al."
         line = nodes.paragraph("", "Cited: ", classes=["qp-cited"])
         words = f"{who}, {entry.fields['year']}, {place}"
         line += nodes.reference("", words, refuri=entry.fields["url"])

@@ -42,10 +42,15 @@ def entries(path: Path) -> dict[str, Entry]:
     return dict(parse_string(path.read_text("utf-8"), "bibtex").entries)
 
 
+def notebooks(root: Path) -> list[Path]:
+    """The chapters' notebooks, in order."""
+    return sorted(root.glob("chapters/[0-9]*.ipynb"))
+
+
 def pages(root: Path) -> dict[str, str]:
     """Page -> its text (Markdown only), for the chapters and pages that can cite."""
     found = {}
-    for path in sorted(root.glob("chapters/[0-9]*.ipynb")):
+    for path in notebooks(root):
         cells = json.loads(path.read_text("utf-8"))["cells"]
         text = "\n\n".join(
             "".join(c["source"]) for c in cells if c["cell_type"] == "markdown"
