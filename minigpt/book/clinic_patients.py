@@ -58,6 +58,12 @@ def lab(runs: Runs, plan: str, name: str) -> float:
     return runs[plan]["sheet"][name]
 
 
+def equal_first_steps(runs: Runs, plan: str, other: str, within: float) -> bool:
+    """Whether the first step is as large as that of another plan, within a share."""
+    ratio = lab(runs, plan, "first step") / lab(runs, other, "first step")
+    return abs(ratio - 1) < within
+
+
 def end(runs: Runs, plan: str, curve: str = "val") -> float:
     """The last value of a curve."""
     return runs[plan][curve][-1]
@@ -305,13 +311,8 @@ STUCK = Patient(
             (
                 (
                     "the first step is as large as the control's within a tenth",
-                    lambda r: (
-                        abs(
-                            lab(r, "stuck dropout", "first step")
-                            / lab(r, "control", "first step")
-                            - 1
-                        )
-                        < 0.1
+                    lambda r: equal_first_steps(
+                        r, "stuck dropout", "control", within=0.1
                     ),
                 ),
             ),
@@ -760,14 +761,7 @@ BARE_END = Patient(
             (
                 (
                     "the first step is as large as the repaired run's within 1%",
-                    lambda r: (
-                        abs(
-                            lab(r, "bare end", "first step")
-                            / lab(r, "deep", "first step")
-                            - 1
-                        )
-                        < 0.01
-                    ),
+                    lambda r: equal_first_steps(r, "bare end", "deep", within=0.01),
                 ),
             ),
         ),
@@ -898,14 +892,7 @@ UNDIVIDED = Patient(
             (
                 (
                     "the first step is as large as the control's within 1%",
-                    lambda r: (
-                        abs(
-                            lab(r, "undivided", "first step")
-                            / lab(r, "control", "first step")
-                            - 1
-                        )
-                        < 0.01
-                    ),
+                    lambda r: equal_first_steps(r, "undivided", "control", within=0.01),
                 ),
             ),
         ),
@@ -1049,13 +1036,8 @@ NORMED_STREAM = Patient(
             (
                 (
                     "the first step is as large as the control's within a fifth",
-                    lambda r: (
-                        abs(
-                            lab(r, "normed stream", "first step")
-                            / lab(r, "control", "first step")
-                            - 1
-                        )
-                        < 0.2
+                    lambda r: equal_first_steps(
+                        r, "normed stream", "control", within=0.2
                     ),
                 ),
             ),
@@ -1118,13 +1100,7 @@ HALF = Patient(
                 ),
                 (
                     "the first steps of both are equal, within 1%",
-                    lambda r: (
-                        abs(
-                            lab(r, "half", "first step") / lab(r, "wide", "first step")
-                            - 1
-                        )
-                        < 0.01
-                    ),
+                    lambda r: equal_first_steps(r, "half", "wide", within=0.01),
                 ),
             ),
         ),
