@@ -1,4 +1,4 @@
-"""What the pages need and the model does not: figures, tables, explorables, panels.
+"""What the pages need and the model does not: figures, diagrams, tables, panels.
 
 Needs the extra `minigpt[book]`. Nothing here is imported by the model's own modules.
 """
@@ -13,7 +13,8 @@ except ModuleNotFoundError as error:
         name=error.name,
     ) from None
 
-from minigpt.book import check
+from minigpt.book import check, diagram
+from minigpt.book.canvas import Diagram
 from minigpt.book.explorable import Explorable
 from minigpt.book.figures import COLORS, CYCLE, Figure
 from minigpt.book.live import panel, static, watch
@@ -24,9 +25,11 @@ from minigpt.book.tables import table
 __all__ = [
     "COLORS",
     "CYCLE",
+    "Diagram",
     "Explorable",
     "Figure",
     "check",
+    "diagram",
     "panel",
     "quiz",
     "seeds",

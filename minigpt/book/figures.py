@@ -73,7 +73,7 @@ _RC = {
 }
 matplotlib.rcParams.update(_RC)
 
-_VARIABLE = {value: f"var(--qp-{name}, {value})" for name, value in COLORS.items()} | {
+VARIABLES = {value: f"var(--qp-{name}, {value})" for name, value in COLORS.items()} | {
     PAPER: f"var(--qp-paper, {PAPER})"
 }
 
@@ -156,7 +156,7 @@ def _tidy(svg: str, alt: str) -> str:
     )
     family = "var(--qp-font, system-ui, sans-serif)"
     svg = re.sub(r"'DejaVu Sans'(, [^;\"]*)?", family, svg)
-    for value, variable in _VARIABLE.items():
+    for value, variable in VARIABLES.items():
         svg = re.sub(rf"(?<=: ){value}\b", variable, svg)
     used = set(re.findall(r'(?:url\(#|href="#)([^)"]+)', svg))
     svg = re.sub(
