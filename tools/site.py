@@ -117,7 +117,7 @@ def frame() -> str:
         files += (
             p
             for p in (ROOT / folder).rglob("*")
-            if p.suffix in {".py", ".yml", ".html"}
+            if p.suffix in {".py", ".js", ".yml", ".html"}
         )
     digest = digest_of(files)
     for path in chapters():  # their titles stand in every menu

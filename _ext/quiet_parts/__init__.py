@@ -6,15 +6,25 @@
 `glossary`  the terms in English and Korean
 `claims`    the marked sentences, and the page that lists their evidence
 `sources`   the list of references, with the places that use them
+`formulas`  formulas as drawings, with words for screen readers
 `finish`    what is left to mend in the finished pages
 """
 
-from quiet_parts import cells, claims, finish, glossary, outline, settings, sources
+from quiet_parts import (
+    cells,
+    claims,
+    finish,
+    formulas,
+    glossary,
+    outline,
+    settings,
+    sources,
+)
 
 __all__ = ["setup"]
 
 
 def setup(app):
-    for part in (settings, cells, outline, glossary, sources, claims, finish):
+    for part in (settings, cells, outline, glossary, sources, claims, formulas, finish):
         part.setup(app)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

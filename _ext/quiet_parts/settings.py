@@ -9,7 +9,8 @@ from sphinx.errors import ConfigError
 ROOT = Path(__file__).resolve().parents[2]
 ASSETS = ROOT / "_assets"
 NEEDED = [
-    "vendor/mathjax/es5/tex-mml-chtml.js",
+    "vendor/.build/node_modules/mathjax/es5/node-main.js",
+    "vendor/.build/node_modules/speech-rule-engine/lib/sre.js",
     "vendor/html-manager/dist/embed.js",
     "vendor/source-serif/files/source-serif-4-latin-wght-normal.woff2",
     "vendor/nanum-gothic/400.css",

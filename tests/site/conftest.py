@@ -141,17 +141,8 @@ def visit(browser, address):
 
 
 def settle(page):
-    """Wait until the formulas are set and the fonts are there."""
-    page.evaluate(
-        """async () => {
-            if (document.querySelector('.math')) {
-                while (!window.MathJax?.startup?.promise)
-                    await new Promise(done => setTimeout(done, 20));
-                await MathJax.startup.promise;
-            }
-            await document.fonts.ready;
-        }"""
-    )
+    """Wait until the fonts are there."""
+    page.evaluate("async () => { await document.fonts.ready; }")
 
 
 def watch(page, address) -> list[str]:

@@ -39,19 +39,21 @@ CODE = """() => [...document.querySelectorAll('pre')]
     .filter(pre => pre.scrollWidth > pre.clientWidth + 1)
     .map(pre => pre.textContent.trim().slice(0, 70))"""
 
-# Text outside code that still looks like TeX, errors of MathJax, formulas not set.
+# Text outside code that still looks like TeX, formulas that are not drawn.
 FORMULAS = r"""() => {
     const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
     const raw = /\$|\\frac|\\begin\{|\\\(|\\\[|\\text\{|\\sqrt/, found = [];
     for (let node; (node = walker.nextNode());) {
         const parent = node.parentElement;
-        const code = parent.closest('script, style, pre, code, mjx-container');
+        const code = parent.closest('script, style, pre, code, .qp-tex');
         if (!code && raw.test(node.data))
             found.push(node.data.trim().slice(0, 80));
     }
-    document.querySelectorAll('mjx-merror').forEach(e => found.push(e.textContent));
-    document.querySelectorAll('.math:not(:has(mjx-container))')
-        .forEach(e => found.push(e.textContent.slice(0, 80)));
+    document.querySelectorAll('.math').forEach(e => {
+        if (!(e.querySelector('svg')?.getBoundingClientRect().width >= 1
+              || !e.checkVisibility()))
+            found.push(e.textContent.slice(0, 80));
+    });
     return found;
 }"""
 

@@ -130,7 +130,7 @@ def test_a_dead_link_fails_the_build(site, tmp_path):
 
 def test_missing_libraries_fail_the_build(site, tmp_path):
     book = small_book(tmp_path / "book", "# One\n")
-    shutil.rmtree(book / "_assets" / "vendor" / "mathjax")
+    shutil.rmtree(book / "_assets" / "vendor" / ".build")
     done = run_book(book)
     assert done.returncode != 0
     assert "tools/vendor.py" in done.stdout + done.stderr
