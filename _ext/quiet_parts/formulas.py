@@ -1,8 +1,8 @@
-"""Formulas are set when the site is built, as drawings with words for those who listen.
+"""Formulas are drawn when the site is built, with words for those who listen.
 
-A page then needs no MathJax: no 265 kB of script, no fonts, no shift when they come. One
-run of `formulas.js` sets all that is new. The TeX stays in the page, unseen, so that a
-formula that is selected and copied arrives as TeX.
+A page then needs no MathJax: no 265 kB of script, no fonts, no shift when they come.
+One run of `formulas.js` draws all that is new. The TeX stays in the page, unseen, so
+that a formula that is selected and copied arrives as TeX.
 """
 
 import json
@@ -24,8 +24,8 @@ FORMULA = re.compile(
 CAPTION = re.compile(r"<figcaption\b.*?</figcaption>", re.S)
 INLINE = re.compile(r"\\\((.+?)\\\)|(?<![\\$])\$([^$<]+)\$", re.S)
 GLYPH = re.compile(r'href="#([^"]+)"')
-# MathJax counts in ex of its own font, 0.442 em. Here an ex is that of Source Serif, in em,
-# so that a formula is as large before the font has come as after.
+# MathJax measures in ex. Here an ex is always that of Source Serif, in em, so that a
+# formula is as large before the font has come as after.
 EX = 0.475
 
 

@@ -2,9 +2,9 @@
 
 import contextlib
 import gzip
-import http.server
 import threading
 from pathlib import Path
+from typing import ClassVar
 
 from conftest import BELOW, Host
 
@@ -24,9 +24,8 @@ class GzipHost(Host):
     """Packs text and lets the browser keep what it has, as GitHub Pages does."""
 
     protocol_version = "HTTP/1.1"
-    delays: dict[str, float] = {}  # ending of a file's name -> seconds
-    packed: dict[str, bytes] = {}
-    gate = threading.Event()
+    packed: ClassVar[dict[str, bytes]] = {}
+    fonts = threading.Event()  # cleared, fonts are kept back
 
     def do_GET(self):
         path = Path(self.translate_path(self.path.partition("?")[0]))
@@ -36,7 +35,7 @@ class GzipHost(Host):
             self.send_error(404)
             return
         if path.suffix in {".woff", ".woff2"}:
-            self.gate.wait(timeout=10)
+            self.fonts.wait(timeout=10)
         body, packs = path.read_bytes(), path.suffix in PACKED
         if packs:
             key = str(path)
@@ -54,7 +53,7 @@ class GzipHost(Host):
             self.wfile.write(body)
 
 
-GzipHost.gate.set()
+GzipHost.fonts.set()
 
 
 OBSERVE = """
