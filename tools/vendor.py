@@ -5,9 +5,9 @@
 
 Each library is an npm package at an exact version. `npm pack` brings its archive, the
 sha512 in `tools/vendor-lock.json` is compared, and the few files in use are copied: to
-`_assets/vendor` for the site, to `_build/test-assets` for the tests. What is used only in
-building lies in `_assets/vendor/.build`: Sphinx publishes nothing whose name begins with
-a dot. None of it is kept in the repository. What is there already, from the same lock, is
+`_assets/vendor` for the site, to `_build/test-assets` for the tests. What is needed only
+to build lies in `_assets/vendor/.build`: Sphinx publishes no name that begins with a
+dot. None of it is kept in the repository. What is there already, from the same lock, is
 not fetched again.
 """
 
