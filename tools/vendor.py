@@ -5,10 +5,10 @@
 
 Each library is an npm package at an exact version. `npm pack` brings its archive, the
 sha512 in `tools/vendor-lock.json` is compared, and the few files in use are copied: to
-`_assets/vendor` for the site, to `_build/test-assets` for the tests. What is needed only
-to build lies in `_assets/vendor/.build`: Sphinx publishes no name that begins with a
-dot. None of it is kept in the repository. What is there already, from the same lock, is
-not fetched again.
+`_assets/vendor` for the site, to `_build/test-assets` for the tests. What is for
+building alone lies in `_assets/vendor/.build`: Sphinx publishes no name that begins
+with a dot. None of it is kept in the repository. What is there already, from the same
+lock, is not fetched again.
 """
 
 import argparse
