@@ -1,10 +1,13 @@
 """minigpt.book: figures that carry their own words, explorables, tables, panels."""
 
 import configparser
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import nbformat
@@ -12,8 +15,10 @@ import pytest
 from nbclient import NotebookClient
 
 from minigpt import book
+from minigpt.book import frames
 
 ROOT = Path(__file__).resolve().parent.parent
+SCRIPTS = sorted((ROOT / "minigpt" / "book" / "scripts").glob("*.js"))
 ALT = "A line that rises from one to three."
 
 
@@ -57,22 +62,167 @@ def test_figure_with_hangul_warns_nobody(recwarn):
     assert not recwarn.list
 
 
+def test_a_drawing_has_places_of_a_hundredth_and_words_as_they_are():
+    fig = draw(1 / 3)
+    fig.ax.text(0, 0.1, "0.123456 nats")
+    svg = fig.svg()
+    assert ">0.123456 nats<" in svg
+    places = re.findall(r' (?:d|x|y|transform)="([^"]*)"', svg)
+    assert places and not re.search(r"\.\d{3}", " ".join(places))
+
+
+def test_parts_are_marked_and_named_once():
+    fig = draw()
+    line = fig.part(fig.ax.lines[0], "loss")
+    assert line is fig.ax.lines[0]
+    assert fig.svg().count('<g data-part="loss">') == 1
+    with pytest.raises(ValueError, match="part 'loss' is there already"):
+        fig.part(line, "loss")
+    with pytest.raises(ValueError, match="part 'Two words'"):
+        fig.part(line, "Two words")
+
+
+def test_scales_lead_from_data_to_places_of_the_drawing():
+    fig = book.Figure(alt=ALT, rows=2, size=(4, 4))
+    fig.axes[1].set(xlim=(0, 10), ylim=(1, 100), yscale="log")
+    fig.part(fig.axes[1].plot([0, 10], [1, 10])[0], "line")
+    scales = fig.scales()
+    left, top, right, bottom = scales[1]["box"]
+    assert scales[0]["log"] == [] and scales[1]["log"] == ["y"]
+    assert scales[1]["x"] == [0, 10] and scales[1]["y"] == [1, 100]
+    path = re.search(r'data-part="line">\s*<path d="([^"]+)"', fig.svg())[1]
+    x0, y0, x1, y1 = map(float, re.findall(r"[\d.]+", path))
+    wanted = (left, bottom, right, (top + bottom) / 2)
+    assert (x0, y0, x1, y1) == pytest.approx(wanted, abs=0.02)
+
+
+def spec_of(markup: str) -> dict:
+    """What the script of an explorable is called with."""
+    text = re.search(r'getElementById\("x\w+"\), (\{.*\}), ', markup, re.S)[1]
+    return json.loads(text)
+
+
 def test_explorable_draws_every_combination_and_shows_the_first():
     explorable = book.Explorable(
         draw, "Move the slope.", slope=[1, 2, 3], kind=["solid", "dashed"]
     )
     markup = explorable._repr_html_()
-    assert len(explorable.figures) == 6
-    assert markup.count('class="qp-frame"') == 6
-    assert markup.count('class="qp-frame" hidden') == 5
+    assert len(explorable.figures) == len(spec_of(markup)["frames"]["frames"]) == 6
+    assert markup.count("<svg") == 1 and "A solid line of slope 1." in markup
     assert 'type="range"' in markup and "<select" in markup
+    assert 'data-telling="0,0"' in markup
     assert markup == explorable._repr_html_()
 
 
-@pytest.mark.parametrize("controls", [{}, {"slope": []}, {"slope": list(range(65))}])
+def test_frames_cost_what_changes_in_them():
+    def many(slope):
+        fig = draw(slope)
+        fig.ax.set(ylim=(0, 20))
+        return fig
+
+    few, all_ = (
+        book.Explorable(many, "Move it.", slope=list(range(1, n)))._repr_html_()
+        for n in (3, 19)
+    )
+    assert len(all_) - len(few) < 16 * 250 < len(draw().svg())
+
+
+def apply(drawing: str, found: dict, frame: int) -> ET.Element:
+    """One frame from the first and its changes, as explorable.js makes it."""
+    root = ET.fromstring(drawing)
+    targets = []
+    for way, _ in found["places"]:
+        node = root
+        for step in way:
+            node = node[step]
+        targets.append(node)
+    for n, (_, what) in enumerate(found["places"]):
+        value = found["values"][n][found["frames"][frame][n]]
+        if what == "inner":
+            inner = ET.fromstring(f"<g xmlns='{frames.SVG}'>{value}</g>")
+            targets[n][:] = list(inner)
+        elif what == "text":
+            targets[n].text = value
+        elif value is None:
+            targets[n].attrib.pop(what, None)
+        else:
+            targets[n].set(what, value)
+    return root
+
+
+def plain(node: ET.Element) -> list:
+    """An element without white space and names of namespaces, to compare."""
+    attributes = {k.rpartition("}")[2]: v for k, v in node.attrib.items()}
+    return [node.tag, attributes, (node.text or "").strip(), *map(plain, node)]
+
+
+def test_changes_lead_from_the_first_drawing_to_each():
+    def busy(n):
+        fig = draw(n + 1, ["solid", "dashed", "dotted"][n])
+        fig.ax.plot([0, 1], [1, n], "o" * (n < 2) or "s", label=f"run {n}")
+        fig.ax.bar(range(n + 1), range(n + 1))
+        fig.ax.text(0, 0, f"{n} < {n + 1} & so on")
+        fig.ax.legend() if n else None
+        return fig.svg(salt="all")
+
+    drawings = [busy(n) for n in range(3)]
+    found = frames.changes(drawings)
+    for n, drawing in enumerate(drawings):
+        assert plain(apply(drawings[0], found, n)) == plain(ET.fromstring(drawing))
+    assert plain(apply(drawings[0], found, 1)) != plain(ET.fromstring(drawings[2]))
+
+
+def test_the_same_drawing_changes_nothing():
+    assert frames.changes([draw().svg()] * 3)["places"] == []
+
+
+@pytest.mark.parametrize("controls", [{}, {"slope": []}, {"slope": book.Slider(0, 1)}])
 def test_explorable_refuses_what_it_cannot_show(controls):
-    with pytest.raises(ValueError, match=r"control|values|frames"):
+    with pytest.raises(ValueError, match="control"):
         book.Explorable(draw, "Move it.", **controls)
+
+
+def test_explorable_refuses_a_setting_that_is_not_there():
+    with pytest.raises(ValueError, match="slope=7 is not among"):
+        book.Explorable(draw, "Move it.", telling={"slope": 7}, slope=[1, 2])
+    with pytest.raises(ValueError, match="'width' is no control: slope"):
+        book.Explorable(draw, "Move it.", telling={"width": 7}, slope=[1, 2])
+
+
+def test_explorable_refuses_to_be_heavy():
+    def many(seed):
+        fig = draw(seed)
+        fig.ax.plot(range(9000), [(seed * i) % 7 for i in range(9000)])
+        return fig
+
+    with pytest.raises(ValueError, match="make a heavy page"):
+        book.Explorable(many, "Move it.", seed=[1, 2, 3, 4, 5, 6])
+
+
+@pytest.mark.parametrize(
+    "numbers", [(1, 0, 1), (0, 1, 0), (0, 1, 0.1, 2), (0, 1, 0.1, -1)]
+)
+def test_slider_refuses_what_it_cannot_stand_at(numbers):
+    with pytest.raises(ValueError, match="must be"):
+        book.Slider(*numbers)
+
+
+def test_slider_shows_the_digits_of_its_step():
+    assert [book.Slider(0, 9, step).digits for step in (1, 0.5, 0.05)] == [0, 1, 2]
+    assert book.Slider(-1, 1, 0.5).start == -1
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+def test_scripts_of_figures_are_whole(path):
+    """Node reads each as the expression that it stands for."""
+    text = path.read_text("utf-8")
+    assert text.startswith("//"), "a script says first what it is"
+    node = shutil.which("node") or pytest.skip("needs node")
+    command = [node, "-e", "new Function('return ' + process.argv[1])", text]
+    body = re.sub(r"^\s*//.*\n", "", text, flags=re.M)
+    command[-1] = f"({body})"
+    done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8")
+    assert done.returncode == 0, done.stderr
 
 
 def test_table_aligns_numbers_and_refuses_ragged_rows():

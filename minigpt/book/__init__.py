@@ -15,7 +15,7 @@ except ModuleNotFoundError as error:
 
 from minigpt.book import check, diagram
 from minigpt.book.canvas import Diagram
-from minigpt.book.explorable import Explorable
+from minigpt.book.explorable import Explorable, Slider
 from minigpt.book.figures import COLORS, CYCLE, Figure
 from minigpt.book.live import panel, static, watch
 from minigpt.book.quiz import quiz
@@ -28,6 +28,7 @@ __all__ = [
     "Diagram",
     "Explorable",
     "Figure",
+    "Slider",
     "check",
     "diagram",
     "panel",

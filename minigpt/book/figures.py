@@ -112,13 +112,61 @@ class Figure:
         grid = self.figure.subplots(
             rows, cols, squeeze=False, sharex=sharex, sharey=sharey
         )
+        self.parts: dict[str, object] = {}
         self.axes = list(grid.flat)
         self.ax = self.axes[0]
 
-    def svg(self) -> str:
-        """The drawing alone, without caption: one `<svg>` element."""
+    def part(self, artist, name: str):
+        """Name what a script shall move: a line, a rectangle, a polygon, a text.
+
+        Returns `artist`. In the drawing its group bears `data-part="name"`.
+
+        Raises:
+            ValueError: if the name is taken, or is not a word in small letters.
+        """
+        if not re.fullmatch(r"[a-z][a-z0-9-]*", name):
+            raise ValueError(f"part {name!r}: small letters, digits and - only")
+        if name in self.parts:
+            raise ValueError(f"part {name!r} is there already: name each one once")
+        self.parts[name] = artist
+        artist.set_gid(f"part-{name}")
+        return artist
+
+    def scales(self) -> list[dict]:
+        """Where the axes lie in the drawing, for a script that turns data into places.
+
+        Returns:
+            One dict for each of `axes`: `box`, the left, top, right and bottom edge in
+            units of the SVG; `x` and `y`, the data at the left and right, bottom and
+            top; `log`, the names of those that are logarithmic.
+        """
+        self.svg()  # the layout is made when it is drawn
+        width, height = (72 * side for side in self.figure.get_size_inches())
+        found = []
+        for ax in self.axes:
+            at = ax.get_position()
+            edges = at.x0 * width, (1 - at.y1) * height
+            edges += at.x1 * width, (1 - at.y0) * height
+            scales = {"x": ax.get_xscale(), "y": ax.get_yscale()}
+            found.append(
+                {
+                    "box": [round(float(edge), 2) for edge in edges],
+                    "x": [float(v) for v in ax.get_xlim()],
+                    "y": [float(v) for v in ax.get_ylim()],
+                    "log": [name for name, kind in scales.items() if kind == "log"],
+                }
+            )
+        return found
+
+    def svg(self, salt: str | None = None) -> str:
+        """The drawing alone, without caption: one `<svg>` element.
+
+        Args:
+            salt: what the names of its inner parts hang on; of figures that replace
+                each other it is the same. None: the text for those who do not see it.
+        """
         buffer = io.StringIO()
-        salt = hashlib.sha256(self.alt.encode()).hexdigest()[:12]
+        salt = hashlib.sha256((salt or self.alt).encode()).hexdigest()[:12]
         with matplotlib.rc_context({"svg.hashsalt": salt}), warnings.catch_warnings():
             # The reader's browser sets the text, in a font that has the glyph.
             warnings.filterwarnings("ignore", message="Glyph .* missing from font")
@@ -134,6 +182,16 @@ class Figure:
             '<figure class="qp-figure" style="margin:1em 0">'
             f"{self.svg()}{caption if self.caption else ''}</figure>"
         )
+
+
+# A hundredth of a point cannot be seen; more digits would be half of the file.
+_PLACES = re.compile(r' (?:d|x|y|width|height|points|transform)="[^"]*"')
+_NUMBER = re.compile(r"-?\d+\.\d{3,}")
+
+
+def _short(number: re.Match) -> str:
+    text = f"{float(number[0]):.2f}".rstrip("0").rstrip(".")
+    return "0" if text in ("-0", "") else text
 
 
 def _tidy(svg: str, alt: str) -> str:
@@ -158,6 +216,8 @@ def _tidy(svg: str, alt: str) -> str:
     svg = re.sub(r"'DejaVu Sans'(, [^;\"]*)?", family, svg)
     for value, variable in VARIABLES.items():
         svg = re.sub(rf"(?<=: ){value}\b", variable, svg)
+    svg = _PLACES.sub(lambda m: _NUMBER.sub(_short, m[0]), svg)
+    svg = re.sub(r' id="part-([^"]+)"', r' data-part="\1"', svg)
     used = set(re.findall(r'(?:url\(#|href="#)([^)"]+)', svg))
     svg = re.sub(
         r' id="([^"]+)"', lambda m: m[0] if m[1] in used else "", svg
