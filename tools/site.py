@@ -120,9 +120,11 @@ def frame() -> str:
             if p.suffix in {".py", ".js", ".yml", ".html"}
         )
     digest = digest_of(files)
-    for path in chapters():  # their titles stand in every menu
-        title = re.search(r'"# (.*?)\\n"', path.read_text("utf-8"))
-        digest.update(f"{path.name} {title[1] if title else ''}".encode())
+    for path in chapters():  # their titles and times stand in every menu
+        text = path.read_text("utf-8")
+        for found in (r'"# (.*?)\\n"', r'"\*Reading (\d+) min'):
+            words = re.search(found, text)
+            digest.update(f"{path.name} {words[1] if words else ''}".encode())
     for name in ("BOOK_REPOSITORY_URL", "BOOK_REPOSITORY_BRANCH"):
         digest.update(f"{name}={os.environ.get(name, '')}".encode())
     return digest.hexdigest()
@@ -131,7 +133,8 @@ def frame() -> str:
 def content() -> str:
     """A digest of what the pages hold: chapters, Markdown, sources, style."""
     files = [*chapters(), *ROOT.glob("*.md"), ROOT / "references.bib", vendor.LOCK]
-    files += (path for path in (ROOT / "_static").rglob("*") if path.is_file())
+    for folder in ("_static", "_assets/quiet-parts"):
+        files += (path for path in (ROOT / folder).rglob("*") if path.is_file())
     return digest_of(files).hexdigest()
 
 

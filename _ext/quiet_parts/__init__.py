@@ -5,6 +5,7 @@
 `outline`   the ladder, the chapter list and the navigation, from `_ext/outline.yml`
 `glossary`  the terms in English and Korean
 `claims`    the marked sentences, and the page that lists their evidence
+`reading`   the time that a chapter takes to read
 `sources`   the list of references, with the places that use them
 `formulas`  formulas as drawings, with words for screen readers
 `finish`    what is left to mend in the finished pages

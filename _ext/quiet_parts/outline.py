@@ -11,6 +11,8 @@ import yaml
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
+from quiet_parts.reading import minutes, spoken
+
 OUTLINE = Path(__file__).resolve().parents[1] / "outline.yml"
 
 
@@ -85,23 +87,37 @@ def code_marks(text: str) -> str:
 
 # The chapter list -------------------------------------------------------------------
 
+KEPT = (
+    '<p class="qp-kept qp-none">What you have read is kept in this browser only. '
+    '<button type="button">Forget it</button></p>'
+)
+
 
 def draw_chapters(app, docname: str) -> str:
     pages = written(app)
-    items = []
+    items, total = [], 0
     for chapter in read_outline()["chapters"]:
         name, question = chapter["name"], code_marks(chapter["question"])
         number = f'<span class="qp-number">{chapter["number"]:02}</span>'
         body = f'<span class="qp-name">{name}</span><span>{question}</span>'
         if name in pages:
             href = link(app, docname, pages[name])
-            items.append(f'<li><a href="{href}">{number}{body}</a></li>')
+            time = minutes(app, pages[name]) or 0
+            total += time
+            body += f'<span class="qp-minutes">{time} min</span>'
+            entry = f'<a href="{href}">{number}{body}</a>'
+            items.append(f'<li data-page="{pages[name]}">{entry}</li>')
         else:
             later = '<span class="qp-later">to come</span>'
             items.append(
                 f'<li class="qp-to-come"><div>{number}{body}{later}</div></li>'
             )
-    return f'<ol class="qp-chapters">{"".join(items)}</ol>'
+    # What was read stands here, too, where the script of the page finds it kept.
+    return (
+        f'<p class="qp-progress">{len(pages)} chapters, {spoken(total)} of reading. '
+        "The exercises come on top.</p>"
+        f'<ol class="qp-chapters">{"".join(items)}</ol>{KEPT}'
+    )
 
 
 # The ladder -------------------------------------------------------------------------
@@ -212,8 +228,12 @@ def add_navigation(app, pagename, templatename, context, doctree):
             pages.append(entry)
             if page == pagename:
                 here = {"part": tree.caption, **entry}
-        parts.append({"caption": tree.caption, "pages": pages})
+        time = sum(page["minutes"] or 0 for page in pages)
+        parts.append(
+            {"caption": tree.caption, "pages": pages, "time": time and spoken(time)}
+        )
     context["qp_parts"], context["qp_here"] = parts, here
+    context["qp_after"] = after(parts)
     for side in ("prev", "next"):
         if context.get(side):
             name, _, question = context[side]["title"].partition(": ")
@@ -227,4 +247,24 @@ def page_entry(app, page: str, pagename: str, context) -> dict:
         "name": app.env.titles[page].astext().partition(": ")[0],
         "link": context["pathto"](page),
         "current": page == pagename,
+        "page": page,
+        "minutes": minutes(app, page),
     }
+
+
+def after(parts: list[dict]) -> str:
+    """What is left of the book's part when the chapter of this page is read."""
+    for part, following in zip(parts, [*parts[1:], None]):
+        times = [(p["current"], p["minutes"]) for p in part["pages"] if p["minutes"]]
+        here = next((i for i, (current, _) in enumerate(times) if current), None)
+        if here is None:
+            continue
+        name = part["caption"].partition(" · ")[0]
+        left = sum(time for _, time in times[here + 1 :])
+        if left:
+            return f"After this chapter, {spoken(left)} of {name} are left."
+        if following and following["time"]:
+            then = following["caption"].partition(" · ")[0]
+            return f"{name} ends here. {then} takes {following['time']}."
+        return "The book's chapters end here."
+    return ""

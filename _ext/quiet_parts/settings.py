@@ -24,6 +24,7 @@ def setup(app):
     app.connect("config-inited", read_settings, priority=1)
     app.connect("html-page-context", add_context, priority=400)
     app.add_css_file("vendor/nanum-gothic/400.css")
+    app.add_js_file("quiet-parts/progress.js", loading_method="defer")
 
 
 def read_settings(app, config):
