@@ -55,6 +55,31 @@ def test_figure_without_words_is_refused():
         book.Figure(alt="a plot")
 
 
+def test_a_diagram_stands_where_its_axes_stood():
+    fig = book.Figure(alt=ALT, rows=2)
+    drawing = book.diagram.rung("pre")
+    fig.place(drawing, fig.axes[0])
+    svg = ET.fromstring(fig.svg())
+    (inner,) = svg.findall(f"{{{frames.SVG}}}svg")
+    left, top, right, bottom = fig.scales()[0]["box"]
+    at = [float(inner.get(name)) for name in ("x", "y", "width", "height")]
+    assert at == pytest.approx([left, top, right - left, bottom - top])
+    assert inner.get("viewBox") == " ".join(f"{n:g}" for n in drawing.view)
+    assert len(inner.findall(f"{{{frames.SVG}}}rect")) > 4
+    assert 0 < at[3] < float(svg.get("viewBox").split()[3]) / 2
+
+
+def test_a_part_to_click_says_what_it_sets():
+    fig = book.Figure(alt=ALT)
+    bars = fig.ax.bar([0, 1], [1, 2])
+    for bar, order in zip(bars, ("pre", 'po"st')):
+        fig.sets(bar, order=order, depth=3)
+    groups = [g for g in ET.fromstring(fig.svg()).iter() if g.get("data-set")]
+    found = [json.loads(group.get("data-set")) for group in groups]
+    assert found == [{"order": "pre", "depth": 3}, {"order": 'po"st', "depth": 3}]
+    assert "data-choice" not in fig.svg()
+
+
 def test_figure_with_hangul_warns_nobody(recwarn):
     fig = book.Figure(alt=ALT)
     fig.ax.set_title("고양이가 창밖을 보았다")

@@ -268,11 +268,12 @@ class Diagram:
         """The names of the parts, in the order in which the stream meets them."""
         return [mark.name for mark in self.marks if mark.kind in KINDS]
 
-    def svg(self, hidden: bool = False) -> str:
+    def svg(self, hidden: bool = False, salt: str | None = None) -> str:
         """The drawing alone: one `<svg>` element.
 
         Args:
             hidden: leave the alt text out, where words beside it say the same.
+            salt: taken as `Figure.svg` does; nothing in here has a name.
         """
         label = html.escape(self.alt, quote=True)
         role = 'aria-hidden="true"' if hidden else f'role="img" aria-label="{label}"'
@@ -281,6 +282,16 @@ class Diagram:
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{size}" {role} '
             f'style="{style}">\n{self.canvas.svg()}\n</svg>'
+        )
+
+    def nested(self, box: list[float]) -> str:
+        """The drawing inside another one, at its left, top, right and bottom edge."""
+        left, top, right, bottom = box
+        place = f'x="{left:g}" y="{top:g}" width="{right - left:g}"'
+        size = " ".join(f"{number:g}" for number in self.view)
+        return (
+            f'<svg {place} height="{bottom - top:g}" viewBox="{size}">\n'
+            f"{self.canvas.svg()}\n</svg>"
         )
 
     def __repr__(self) -> str:

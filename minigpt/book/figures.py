@@ -16,6 +16,7 @@ a CSS variable, so that the page decides what it looks like on a dark ground. El
 import hashlib
 import html
 import io
+import json
 import re
 import warnings
 
@@ -113,6 +114,8 @@ class Figure:
             rows, cols, squeeze=False, sharex=sharex, sharey=sharey
         )
         self.parts: dict[str, object] = {}
+        self.choices: list[dict] = []
+        self.placed: list[tuple] = []
         self.axes = list(grid.flat)
         self.ax = self.axes[0]
 
@@ -132,6 +135,20 @@ class Figure:
         artist.set_gid(f"part-{name}")
         return artist
 
+    def sets(self, artist, **controls):
+        """Make an artist a place to click: it sets these controls of an explorable.
+
+        What a click does, a control must do as well. Returns `artist`.
+        """
+        artist.set_gid(f"choice-{len(self.choices)}")
+        self.choices.append(controls)
+        return artist
+
+    def place(self, diagram, ax) -> None:
+        """Put a `Diagram` where `ax` stands, as large as there is room for it."""
+        ax.axis("off")
+        self.placed.append((diagram, ax))
+
     def scales(self) -> list[dict]:
         """Where the axes lie in the drawing, for a script that turns data into places.
 
@@ -141,22 +158,26 @@ class Figure:
             top; `log`, the names of those that are logarithmic.
         """
         self.svg()  # the layout is made when it is drawn
-        width, height = (72 * side for side in self.figure.get_size_inches())
         found = []
         for ax in self.axes:
-            at = ax.get_position()
-            edges = at.x0 * width, (1 - at.y1) * height
-            edges += at.x1 * width, (1 - at.y0) * height
             scales = {"x": ax.get_xscale(), "y": ax.get_yscale()}
             found.append(
                 {
-                    "box": [round(float(edge), 2) for edge in edges],
+                    "box": self._box(ax),
                     "x": [float(v) for v in ax.get_xlim()],
                     "y": [float(v) for v in ax.get_ylim()],
                     "log": [name for name, kind in scales.items() if kind == "log"],
                 }
             )
         return found
+
+    def _box(self, ax) -> list[float]:
+        """The left, top, right and bottom edge of axes, once they have been drawn."""
+        width, height = (72 * side for side in self.figure.get_size_inches())
+        at = ax.get_position()
+        edges = at.x0 * width, (1 - at.y1) * height
+        edges += at.x1 * width, (1 - at.y0) * height
+        return [round(float(edge), 2) for edge in edges]
 
     def svg(self, salt: str | None = None) -> str:
         """The drawing alone, without caption: one `<svg>` element.
@@ -171,7 +192,10 @@ class Figure:
             # The reader's browser sets the text, in a font that has the glyph.
             warnings.filterwarnings("ignore", message="Glyph .* missing from font")
             FigureCanvasSVG(self.figure).print_svg(buffer, metadata={"Date": None})
-        return _tidy(buffer.getvalue(), self.alt)
+        drawn = _tidy(buffer.getvalue(), self.alt).removesuffix("</svg>")
+        drawn = _CHOICE.sub(lambda m: _choice(self.choices[int(m[1])]), drawn)
+        inner = [diagram.nested(self._box(ax)) for diagram, ax in self.placed]
+        return "\n".join([drawn.rstrip(), *inner, "</svg>"])
 
     def __repr__(self) -> str:
         return f"Figure: {self.caption or self.alt}"
@@ -192,6 +216,15 @@ _NUMBER = re.compile(r"-?\d+\.\d{3,}")
 def _short(number: re.Match) -> str:
     text = f"{float(number[0]):.2f}".rstrip("0").rstrip(".")
     return "0" if text in ("-0", "") else text
+
+
+_CHOICE = re.compile(r' data-choice="(\d+)"')
+
+
+def _choice(controls: dict) -> str:
+    """The attribute that says what a click on a part sets; explorable.js reads it."""
+    value = html.escape(json.dumps(controls, separators=(",", ":")), quote=True)
+    return f' data-set="{value}" style="cursor:pointer"'
 
 
 def _tidy(svg: str, alt: str) -> str:
@@ -217,7 +250,7 @@ def _tidy(svg: str, alt: str) -> str:
     for value, variable in VARIABLES.items():
         svg = re.sub(rf"(?<=: ){value}\b", variable, svg)
     svg = _PLACES.sub(lambda m: _NUMBER.sub(_short, m[0]), svg)
-    svg = re.sub(r' id="part-([^"]+)"', r' data-part="\1"', svg)
+    svg = re.sub(r' id="(part|choice)-([^"]+)"', r' data-\1="\2"', svg)
     used = set(re.findall(r'(?:url\(#|href="#)([^)"]+)', svg))
     svg = re.sub(
         r' id="([^"]+)"', lambda m: m[0] if m[1] in used else "", svg

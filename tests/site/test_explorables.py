@@ -165,6 +165,31 @@ def test_telling_frame_is_shown_on_demand_and_in_print(alone):
     assert "slope 3" in element.evaluate(words)
 
 
+def tiles(row="low", column=1):
+    fig = book.Figure(alt=f"Four tiles, of which {row} {column} is chosen.")
+    for x in (1, 2):
+        for y, name in enumerate(("low", "high")):
+            tile = fig.ax.fill_between([x, x + 0.9], y, y + 0.9, color="#d8dee4")
+            fig.sets(tile, row=name, column=x)
+            fig.ax.text(x + 0.45, y + 0.45, f"{name} {x}", ha="center", va="center")
+    fig.ax.plot([column + 0.1], [0.1 + (row == "high")], "o")
+    return fig
+
+
+def test_a_click_on_a_part_sets_the_controls_that_it_names(alone):
+    figure = book.Explorable(tiles, "Click.", row=["low", "high"], column=[1, 2])
+    _, element = alone(figure)
+    now = """figure => [figure.querySelector('select').value,
+        figure.querySelector('output').textContent,
+        figure.querySelector('svg').getAttribute('aria-label')]"""
+    for row, column in (("high", 2), ("low", 2), ("high", 1)):
+        element.query_selector(f"text:text-is('{row} {column}')").click()
+        want = f"Four tiles, of which {row} {column} is chosen."
+        assert element.evaluate(now) == [row, str(column), want]
+    element.query_selector("svg").click(position={"x": 3, "y": 3})
+    assert element.evaluate(now)[0] == "high"
+
+
 PROBE = """
 ({ line, polygon, rect, text, move, drag, alt, set, axes }, data) => {
   drag("dot", (x, y) => set("height", Math.min(4, Math.max(0, 2 * y))));

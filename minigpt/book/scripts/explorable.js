@@ -31,6 +31,14 @@
     show();
   });
   inputs.forEach(input => { input.disabled = false; input.addEventListener("input", show); });
+  // Figure.sets: words may lie over the part that is clicked.
+  svg.addEventListener("click", event => {
+    const hit = document.elementsFromPoint(event.clientX, event.clientY);
+    const part = hit.map(node => node.closest("[data-set]")).find(Boolean);
+    if (!part) return;
+    Object.entries(JSON.parse(part.dataset.set)).forEach(([name, value]) => set(name, value));
+    show();
+  });
   let before;
   addEventListener("beforeprint", () => {
     before = inputs.map(index);
