@@ -8,24 +8,47 @@
 `reading`   the time that a chapter takes to read
 `sources`   the list of references, with the places that use them
 `formulas`  formulas as drawings, with words for screen readers
+`addresses` canonical addresses, sitemap.xml, robots.txt, 404.html
+`share`     what other sites show of a page: description, card, data about the book
+`cards`     the pictures that `share` names, one for each chapter
+`feed`      the page of changes and feed.xml, from CHANGELOG.md
 `finish`    what is left to mend in the finished pages
 """
 
 from quiet_parts import (
+    addresses,
+    cards,
     cells,
     claims,
+    feed,
     finish,
     formulas,
     glossary,
     outline,
     settings,
+    share,
     sources,
 )
 
 __all__ = ["setup"]
 
+PARTS = (
+    settings,
+    cells,
+    outline,
+    glossary,
+    sources,
+    claims,
+    formulas,
+    addresses,
+    share,
+    cards,
+    feed,
+    finish,
+)
+
 
 def setup(app):
-    for part in (settings, cells, outline, glossary, sources, claims, formulas, finish):
+    for part in PARTS:
         part.setup(app)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

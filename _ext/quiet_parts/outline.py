@@ -242,9 +242,11 @@ def add_navigation(app, pagename, templatename, context, doctree):
 
 def page_entry(app, page: str, pagename: str, context) -> dict:
     number = re.fullmatch(r"chapters/(\d+)_\w+", page)
+    name, _, question = app.env.titles[page].astext().partition(": ")
     return {
         "number": number[1] if number else "",
-        "name": app.env.titles[page].astext().partition(": ")[0],
+        "name": name,
+        "question": question,
         "link": context["pathto"](page),
         "current": page == pagename,
         "page": page,

@@ -2,11 +2,16 @@
 
 import os
 import re
+import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from sphinx.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+from tools.stamp import Repository, StampError  # noqa: E402
+
 ASSETS = ROOT / "_assets"
 NEEDED = [
     "vendor/.build/node_modules/mathjax/es5/node-main.js",
@@ -46,6 +51,17 @@ def read_settings(app, config):
             "https://github.com/owner/name (repository.url in _config.yml, or "
             "BOOK_REPOSITORY_URL in the environment)"
         )
+    # Sphinx writes each page's canonical address from it.
+    config.html_baseurl = public_address(options) or ""
+    config.notfound_urls_prefix = urlsplit(config.html_baseurl).path or "/"
+
+
+def public_address(options: dict) -> str | None:
+    """Where readers find the site: it follows from the repository on GitHub."""
+    try:
+        return Repository.parse(options["repository_url"]).pages
+    except StampError:  # another host: nobody knows where it shows the pages
+        return None
 
 
 def repository_file(app, path: str) -> str:

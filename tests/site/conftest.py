@@ -12,8 +12,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tools import stamp
+
 ROOT = Path(__file__).resolve().parents[2]
 SHOTS = ROOT / "_build" / "shots"
+# Where GitHub Pages shows the book.
+PUBLIC = stamp.decide(ROOT, os.environ.get("BOOK_REPOSITORY_URL"), None).pages
 BELOW = "/repo/"  # where the tests' host shows the site, as GitHub Pages does
 NAMES = (
     "chromium",
