@@ -1,7 +1,7 @@
 """A small canvas over Pillow: shapes in card units, drawn large and then reduced.
 
-It also places a drawing that the pages show as SVG (`outline.draw_rung`): a block looks
-alike on a card and on a page, and its geometry is decided in one place.
+It also places a drawing of `minigpt.book.diagram`, which the pages show as SVG: a block
+looks alike on a card and on a page, and its geometry is decided in one place.
 """
 
 import re
@@ -11,24 +11,14 @@ from xml.etree import ElementTree as xml
 import matplotlib
 from PIL import Image, ImageDraw, ImageFont
 
-from minigpt.book.figures import COLORS
+from minigpt.book.figures import PAPER as WHITE
 from quiet_parts.settings import ASSETS
 
 PAPER = "#fdfcfa"
 SCALE = 2
+PLACES = ("x", "y", "width", "height", "rx", "cx", "cy", "r")
 SERIF = ASSETS / "vendor/source-serif/files/source-serif-4-latin-wght-normal.woff2"
 MONO = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSansMono.ttf"
-# The classes of the page's drawings: (colour, is it filled, width of the line).
-INKS = {
-    "qp-rms": ("norm", False, 2.4),
-    "qp-stream": ("stream", False, 4),
-    "qp-branch": ("muted", False, 1.5),
-    "qp-plus": ("stream", False, 1.6),
-    "qp-drop": ("muted", False, 1.5),
-    "qp-attention": ("attention", True, 0),
-    "qp-mlp": ("mlp", True, 0),
-    "qp-norm": ("norm", True, 0),
-}
 
 
 def mix(colour: str, share: float) -> str:
@@ -90,41 +80,53 @@ class Canvas:
         self.draw.text(self.points([(x, y)])[0], words, fill, face, anchor)
 
     def svg(self, drawing: str):
+        """A drawing of `minigpt.book.diagram` without words."""
         for shape in xml.fromstring(drawing):
-            name = next(n for n in INKS if n in shape.get("class", "").split())
-            kind, is_filled, thick = INKS[name]
-            ink = COLORS[kind]
-            look = {"fill": ink} if is_filled else {"line": ink, "thick": thick}
-            if shape.tag == "path":
+            pairs = (part.split(":", 1) for part in shape.get("style").split(";"))
+            style, name = dict(pairs), shape.tag.rpartition("}")[2]
+            look = {"fill": ink(style, "fill"), "line": ink(style, "stroke")}
+            thick = float(style.get("stroke-width", 0))
+            numbers = {k: float(v) for k, v in shape.items() if k in PLACES}
+            if name == "path":
                 for part in flatten(shape.get("d")):
-                    self.path(part, ink, thick)
-            elif shape.tag == "circle":
-                at = (float(shape.get(key)) for key in ("cx", "cy", "r"))
-                self.circle(*at, **{"fill": PAPER, **look})
+                    self.path(part, look["line"], thick)
+            elif name == "rect":
+                place = (numbers[key] for key in ("x", "y", "width", "height"))
+                self.rect(*place, **look, thick=thick, radius=numbers["rx"])
+            elif name == "circle":
+                place = (numbers[key] for key in ("cx", "cy", "r"))
+                self.circle(*place, **look, thick=thick)
             else:
-                at = (float(shape.get(key)) for key in ("x", "y", "width", "height"))
-                radius = float(shape.get("rx", 0))
-                self.rect(*at, **{"fill": PAPER, **look}, radius=radius)
+                raise ValueError(f"a card cannot show <{name}>; teach Canvas.svg to")
+
+
+def ink(style: dict, kind: str) -> str | None:
+    """A fill or stroke: the colour that a variable of the page stands for."""
+    found = re.search(r"#[0-9a-f]{6}", style.get(kind, "none"))
+    if found is None:
+        return None
+    share = float(style.get(f"{kind}-opacity", 1)) * float(style.get("opacity", 1))
+    return PAPER if found[0] == WHITE else mix(found[0], share)
 
 
 def flatten(path: str) -> list[list[tuple[float, float]]]:
-    """The lines of an SVG path (of M, H, V, h, v, m, q) as points."""
+    """The lines of an SVG path (of M, L, H, V, Q) as points."""
     lines, x, y = [], 0.0, 0.0
-    for command, numbers in re.findall(r"([MHVhvmq])([^MHVhvmq]*)", path):
+    for command, numbers in re.findall(r"([A-Za-z])([^A-Za-z]*)", path):
         values = [float(n) for n in re.findall(r"-?[\d.]+", numbers)]
-        base = (x, y) if command.islower() else (0.0, 0.0)
-        if command in "Mm":
-            x, y = base[0] + values[0], base[1] + values[1]
+        if command == "M":
             lines.append([])
-        elif command in "Hh":
-            x = base[0] + values[0]
-        elif command in "Vv":
-            y = base[1] + values[0]
-        else:
+        if command == "Q":
             (a, b, c, d), (p, q) = values, (x, y)
             for t in (i / 8 for i in range(1, 8)):
-                bend, end = 2 * t * (1 - t), t * t
-                lines[-1].append((p + bend * a + end * c, q + bend * b + end * d))
-            x, y = p + c, q + d
+                start, bend, end = (1 - t) ** 2, 2 * t * (1 - t), t * t
+                place = start * p + bend * a + end * c, start * q + bend * b + end * d
+                lines[-1].append(place)
+            x, y = c, d
+        elif command in "MLHV":
+            x = x if command == "V" else values[0]
+            y = y if command == "H" else values[-1]
+        else:
+            raise ValueError(f"a card cannot draw {command!r} of a path; teach flatten")
         lines[-1].append((x, y))
     return lines

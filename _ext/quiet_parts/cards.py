@@ -14,11 +14,12 @@ from quiet_parts.outline import OUTLINE, read_outline
 from quiet_parts.settings import ASSETS, ROOT
 
 FOLDER = "_static/cards"
-MODULES = ("cards", "card_layout", "canvas", "drawings", "outline")
+MODULES = ("cards", "card_layout", "canvas", "drawings")
+PARTS = ("block", "gpt", "ladder", "book/canvas", "book/diagram", "book/figures")
 SOURCES = [
     OUTLINE,
     *(ROOT / "_ext" / "quiet_parts" / f"{n}.py" for n in MODULES),
-    ROOT / "minigpt" / "book" / "figures.py",
+    *(ROOT / "minigpt" / f"{name}.py" for name in PARTS),
     *sorted((ROOT / "minigpt" / "book" / "records").glob("plain_*.jsonl")),
     *(
         ROOT / "minigpt" / "book" / "records" / f"{n}.json"

@@ -10,9 +10,11 @@ from functools import partial
 from itertools import accumulate, pairwise
 from statistics import fmean as mean
 
+from minigpt.book import diagram
 from minigpt.book.figures import COLORS
+from minigpt.gpt import preset
+from minigpt.ladder import RUNGS
 from quiet_parts.canvas import Canvas, font, mix
-from quiet_parts.outline import draw_rung, read_outline
 from quiet_parts.settings import ROOT
 
 WIDTH, HEIGHT = 1040, 230
@@ -25,19 +27,27 @@ def record(name: str) -> dict:
     return json.loads((RECORDS / name).read_text("utf-8"))
 
 
-def rung(canvas: Canvas, name: str):
-    """The block at the rung that a chapter adds."""
-    (found,) = (r for r in read_outline()["rungs"] if r["chapter"] == name)
-    zoom = HEIGHT / 64
-    canvas.inside((WIDTH - 220 * zoom) / 2, 0, zoom).svg(draw_rung(found))
+def rung(canvas: Canvas, key: str):
+    """The block of a preset, as the ladder shows it."""
+    left, top, width, height = small(key).view
+    zoom = min(WIDTH / width, HEIGHT / height)
+    x = (WIDTH - width * zoom) / 2
+    canvas.inside(x - left * zoom, -top * zoom, zoom).svg(small(key).svg())
+
+
+def small(key: str) -> diagram.Diagram:
+    config = preset(key, vocab_size=65)
+    parts = {"norm": config.norm, "mlp": config.mlp, "dropout": config.dropout > 0}
+    return diagram.rung(config.order, **parts)
 
 
 def ladder(canvas: Canvas):
-    rungs = read_outline()["rungs"]
-    step = (WIDTH - 140) / (len(rungs) - 1)
-    for place, found in enumerate(rungs):
-        drop = (HEIGHT - 42) * (1 - place / (len(rungs) - 1))
-        canvas.inside(place * step, drop, 140 / 220).svg(draw_rung(found))
+    step, zoom = (WIDTH - 140) / (len(RUNGS) - 1), 140 / 220
+    for place, key in enumerate(RUNGS):
+        left, top, _, height = small(key).view
+        drop = (HEIGHT - height * zoom) * (1 - place / (len(RUNGS) - 1))
+        at = place * step - left * zoom, drop - top * zoom
+        canvas.inside(*at, zoom).svg(small(key).svg())
 
 
 def text(canvas: Canvas):
@@ -176,7 +186,9 @@ def softmax(logits: list[float]) -> list[float]:
     return [power / sum(powers) for power in powers]
 
 
-RUNGS = ("residual", "layernorm", "rmsnorm", "block", "dropout", "swiglu")
+# The chapter that adds each rung.
+ADDED = {"residual": "residual", "post": "layernorm", "pre": "block"}
+ADDED |= {name: name for name in ("rmsnorm", "dropout", "swiglu")}
 DRAWINGS = {
     "text": text,
     "attention": attention,
@@ -188,4 +200,4 @@ DRAWINGS = {
     "generate": generate,
     "clinic": clinic,
     "index": ladder,
-} | {name: partial(rung, name=name) for name in RUNGS}
+} | {chapter: partial(rung, key=key) for key, chapter in ADDED.items()}

@@ -20,7 +20,7 @@ from conftest import PUBLIC, ROOT, chapters, documents, notebooks, settle
 from PIL import Image
 
 sys.path.insert(0, str(ROOT / "_ext"))
-from quiet_parts import addresses, canvas, card_layout, cards, feed
+from quiet_parts import addresses, canvas, card_layout, cards, drawings, feed
 
 PATH = urlsplit(PUBLIC).path
 ATOM = "{http://www.w3.org/2005/Atom}"
@@ -229,9 +229,12 @@ def test_longest_question_stays_on_the_card():
 
 
 def test_path_of_a_drawing():
-    lines = canvas.flatten("M1 2H5V3h1m1 1v2M0 0q0-6 6-6")
+    lines = canvas.flatten("M1 2H5V3L6 3M7 4V6M0 0Q0 -6 6 -6")
     assert lines[:2] == [[(1, 2), (5, 2), (5, 3), (6, 3)], [(7, 4), (7, 6)]]
-    assert lines[2][0] == (0, 0) and lines[2][-1] == (6, -6) and len(lines[2]) == 9
+    assert lines[2][0] == (0, 0) and lines[2][4] == (1.5, -4.5)
+    assert lines[2][-1] == (6, -6) and len(lines[2]) == 9
+    with pytest.raises(ValueError, match="cannot draw 'C'"):
+        canvas.flatten("M0 0C1 1 2 2 3 3")
 
 
 def test_data_for_search_engines(site):
@@ -331,7 +334,6 @@ def test_page_of_changes_says_what_the_log_says(site):
 
 def test_every_chapter_is_described():
     """A card without a drawing of its own would fail; here it also has words."""
-    from quiet_parts.drawings import DRAWINGS, RUNGS
-
     names = {cards.card_name(name) for name in documents()}
-    assert names == set(DRAWINGS) == set(cards.DRAWN) | set(RUNGS)
+    added = set(drawings.ADDED.values())
+    assert names == set(drawings.DRAWINGS) == set(cards.DRAWN) | added
