@@ -75,9 +75,8 @@ def test_jupyter_book_2_is_refused(monkeypatch, found):
 def small_book(folder, text: str):
     """A book of one page with our configuration."""
     folder.mkdir()
-    for name in ("_ext", "_static", "_templates"):
+    for name in ("_assets", "_ext", "_static", "_templates", "minigpt", "tools"):
         shutil.copytree(ROOT / name, folder / name)
-    shutil.copytree(ROOT / "_assets", folder / "_assets")
     config = (ROOT / "_config.yml").read_text("utf-8")
     (folder / "_config.yml").write_text(config, "utf-8")
     (folder / "_toc.yml").write_text("format: jb-book\nroot: index\n", "utf-8")
