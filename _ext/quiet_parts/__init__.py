@@ -7,6 +7,7 @@
 `claims`    the marked sentences, and the page that lists their evidence
 `reading`   the time that a chapter takes to read
 `sources`   the list of references, with the places that use them
+`notes`     citations and terms that open in place
 `formulas`  formulas as drawings, with words for screen readers
 `addresses` canonical addresses, sitemap.xml, robots.txt, 404.html
 `share`     what other sites show of a page: description, card, data about the book
@@ -24,6 +25,7 @@ from quiet_parts import (
     finish,
     formulas,
     glossary,
+    notes,
     outline,
     settings,
     share,
@@ -39,6 +41,7 @@ PARTS = (
     glossary,
     sources,
     claims,
+    notes,
     formulas,
     addresses,
     share,

@@ -106,7 +106,7 @@ def run(formulas: list[tuple[str, bool]]) -> dict:
 
 def draw(page: str, drawn: dict, glyphs: dict[str, str]) -> str:
     """Replace the TeX; the first formula that draws a glyph brings its path."""
-    brought = set()
+    brought, body = set(), page.find("<template ")
 
     def one(found):
         tex, own_line = source(found)
@@ -114,7 +114,8 @@ def draw(page: str, drawn: dict, glyphs: dict[str, str]) -> str:
         if "data-mjx-error" in svg:
             raise ExtensionError(f"a formula is wrong: {tex}: {words}")
         new = [g for g in dict.fromkeys(GLYPH.findall(svg)) if g not in brought]
-        brought.update(new)
+        if found.start() < body or body < 0:  # a template's ids are not in the page
+            brought.update(new)
         paths = "".join(f'<path id="{short(g)}" d="{glyphs[g]}"/>' for g in new)
         mark = "$$" if own_line else "$"
         return (

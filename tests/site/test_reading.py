@@ -224,3 +224,193 @@ def test_a_thin_line_shows_the_place_in_the_chapter(visit, browser, address):
     )
     page.wait_for_timeout(300)
     assert 0.4 < page.evaluate(width) / whole < 0.6
+
+
+# Notes --------------------------------------------------------------------------------
+
+CITES = "chapters/05_residual"
+WORK = 'a[data-note="cite-he2016identity"]'
+TERM = "a.qp-term[data-note]"
+AXE = ROOT / "_build" / "test-assets" / "axe-core" / "axe.min.js"
+
+
+def works() -> dict[str, dict[str, str]]:
+    """Key of the bibliography -> its fields, read without the site's own code."""
+    text = (ROOT / "references.bib").read_text("utf-8")
+    found = {}
+    for key, body in re.findall(r"^@\w+\{(\w+),\n(.*?)^\}", text, re.S | re.M):
+        fields = re.findall(r"^\s*(\w+) = \{(.*)\},?$", body, re.M)
+        found[key] = {name: re.sub(r"[{}]", "", value) for name, value in fields}
+    return found
+
+
+@pytest.mark.parametrize("name", chapters())
+def test_every_citation_and_every_term_has_its_note(site, name):
+    """Each link to a work of the bibliography, each term, and no note too many."""
+    text = (site / f"{name}.html").read_text("utf-8")
+    body, _, _ = text.partition("<template")
+    notes = dict(
+        re.findall(r'<template id="note-([^"]+)">(.*?)</template>', text, re.S)
+    )
+    named = re.findall(r'href="([^"]+)" data-note="([^"]+)"', body)
+    assert {note for _, note in named} == notes.keys()
+    known = works()
+    article = body[body.index("<article") :]
+    for key, fields in known.items():
+        linked = f'href="{fields["url"]}"' in article
+        assert linked <= (f"cite-{key}" in notes), key
+        if linked:
+            assert fields["year"] in notes[f"cite-{key}"]
+            assert f'references.html#{key}"' in notes[f"cite-{key}"]
+    terms = re.findall(r'class="[^"]*qp-term[^"]*"[^>]*#(term-[^"]+)"', article)
+    assert set(terms) <= notes.keys()
+
+
+def test_script_of_the_notes_is_where_notes_are(site):
+    for name in documents():
+        text = (site / f"{name}.html").read_text("utf-8")
+        assert ("quiet-parts/notes.js" in text) == ("data-note=" in text), name
+    assert "data-note=" not in (site / "references.html").read_text("utf-8")
+
+
+@pytest.mark.parametrize("key", ["Enter", "Space"])
+@pytest.mark.parametrize("width", [360, 768, 1280, 1440])
+def test_a_citation_opens_and_closes_by_key(visit, width, key):
+    page = visit(f"{CITES}.html", width=width)
+    link = page.locator(WORK).first
+    assert link.get_attribute("aria-expanded") == "false"
+    link.focus()
+    page.keyboard.press(key)
+    note = page.locator("#qp-note")
+    assert link.get_attribute("aria-expanded") == "true"
+    assert link.get_attribute("aria-controls") == "qp-note"
+    assert "Identity Mappings in Deep Residual Networks" in note.inner_text()
+    assert "Kaiming He et al., 2016" in note.inner_text()
+    assert f"Cited: {link.inner_text().split(', ')[-1]}" in note.inner_text()
+    assert page.url.endswith(f"{CITES}.html")
+    page.keyboard.press("Tab")  # into the note, which follows its link
+    assert page.evaluate("document.activeElement.textContent") == "Read the source"
+    page.keyboard.press("Escape")
+    assert note.count() == 0
+    assert link.get_attribute("aria-expanded") == "false"
+    assert link.evaluate("a => a === document.activeElement")
+    page.keyboard.press(key)
+    page.keyboard.press(key)
+    assert note.count() == 0, "the same key closes it"
+    assert not page.troubles
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 768, 1280, 1440])
+def test_an_open_note_is_in_the_page_and_covers_no_contents(visit, width, scheme):
+    """Beside the line where there is room, else below it; axe finds nothing."""
+    page = visit(f"{CITES}.html", scheme, width=width)
+    for kind in (WORK, TERM):
+        link = page.locator(kind).first
+        link.click()
+        note = page.locator("#qp-note")
+        box, line = note.bounding_box(), link.bounding_box()
+        assert box["x"] >= 0 and box["x"] + box["width"] <= width
+        side = page.locator(".bd-sidebar-secondary").bounding_box()
+        if side and page.is_visible(".page-toc"):
+            assert box["x"] + box["width"] <= side["x"]
+        if width >= 1440:
+            assert "qp-note-beside" in note.get_attribute("class")
+            assert abs(box["y"] - line["y"]) < 12
+        else:
+            assert "qp-note-below" in note.get_attribute("class")
+            assert line["y"] < box["y"] < line["y"] + line["height"] + 60
+        after = "a => a.closest('p').nextElementSibling.getBoundingClientRect().top"
+        ends = "a => a.closest('p').getBoundingClientRect().bottom"
+        assert link.evaluate(after) >= link.evaluate(ends)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.evaluate(AXE.read_text("utf-8"))
+        wrong = page.evaluate(
+            """async () => (await axe.run('p:has(#qp-note)')).violations
+                .map(v => `${v.id}: ${v.nodes.map(n => n.html)}`)"""
+        )
+        assert not wrong
+
+
+def test_one_note_is_open_at_a_time_and_the_line_stays(visit):
+    page = visit(f"{CITES}.html", width=360, height=740)
+    links = page.locator(TERM)
+    links.nth(0).click()
+    links.nth(3).scroll_into_view_if_needed()
+    before = links.nth(3).bounding_box()["y"]
+    links.nth(3).click()
+    assert page.locator("#qp-note").count() == 1
+    assert abs(links.nth(3).bounding_box()["y"] - before) < 2
+    page.get_by_role("button", name="Close").click()
+    assert page.locator("#qp-note").count() == 0
+    assert links.nth(3).evaluate("a => a === document.activeElement")
+
+
+@pytest.mark.parametrize("width", [1280, 1440])
+def test_the_mouse_opens_a_note_when_it_rests(visit, width):
+    page = visit(f"{CITES}.html", width=width)
+    link = page.locator(WORK).first
+    link.scroll_into_view_if_needed()
+    place = "a => a.closest('p').nextElementSibling.getBoundingClientRect().top"
+    before = link.evaluate(place)
+    link.hover()
+    page.wait_for_timeout(150)
+    assert page.locator("#qp-note").count() == 0, "passing over a link opens nothing"
+    page.wait_for_timeout(500)
+    assert page.locator("#qp-note").count() == 1
+    assert link.evaluate(place) == before, "the mouse moves no text"
+    page.locator("#qp-note").hover()
+    page.wait_for_timeout(500)
+    assert page.locator("#qp-note").count() == 1, "its links can be reached"
+    page.mouse.move(5, 5)
+    page.wait_for_timeout(500)
+    assert page.locator("#qp-note").count() == 0
+
+
+def test_a_new_tab_opens_the_paper_itself(visit):
+    page = visit(f"{CITES}.html")
+    page.locator(WORK).first.evaluate(
+        """a => {
+            a.addEventListener('click', e => { window.gone = !e.defaultPrevented; });
+            addEventListener('click', e => e.preventDefault());
+            a.dispatchEvent(new MouseEvent('click',
+                {bubbles: true, cancelable: true, ctrlKey: true}));
+        }"""
+    )
+    assert page.evaluate("window.gone")
+    assert page.locator("#qp-note").count() == 0
+
+
+def test_a_formula_in_a_note_is_drawn(visit):
+    page = visit("chapters/03_mlp.html")
+    page.locator('a[data-note="term-gelu"]').click()
+    formula = page.locator("#qp-note .qp-formula svg")
+    assert formula.bounding_box()["width"] > 10
+    drawn = "svg => [...svg.querySelectorAll('use')].every(u => u.getBBox().width > 0)"
+    assert formula.evaluate(drawn)
+    used = [tag for tag in page.locator('#qp-note [lang="ko"]').all_inner_texts()]
+    assert used != ["GELU"], "a word that is the same in Korean stands once"
+
+
+def test_a_term_is_said_in_korean(visit):
+    page = visit(f"{CITES}.html")
+    page.locator('a[data-note="term-gating"]').click()
+    assert page.locator('#qp-note [lang="ko"]').inner_text() == "게이팅 메커니즘"
+
+
+def test_without_script_a_citation_is_a_link(visit):
+    page = visit(f"{CITES}.html", java_script_enabled=False)
+    link = page.locator(WORK).first
+    assert link.get_attribute("role") is None
+    assert link.get_attribute("href").startswith("https://arxiv.org/abs/")
+    assert (
+        page.locator(TERM).first.get_attribute("href").startswith("../glossary.html#")
+    )
+    assert not page.is_visible("template")
+
+
+def test_notes_are_not_printed(visit):
+    page = visit(f"{CITES}.html")
+    page.locator(WORK).first.click()
+    page.emulate_media(media="print")
+    assert not page.is_visible("#qp-note")
