@@ -12,7 +12,6 @@ import math
 import numbers
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -30,6 +29,7 @@ from minigpt.gpt import (
     unit_length,
 )
 from minigpt.layernorm import LayerNorm
+from minigpt.mlp import MLP
 from minigpt.rmsnorm import RMSNorm
 from minigpt.train import unwrap
 
@@ -211,8 +211,8 @@ class CachedGPT:
 
     It has the model's parameters, and nothing of the model is changed: neither a mode
     nor a buffer. Every part runs by its own `forward`, in evaluation mode; only
-    attention and `TokenShift` are given a memory, and norms and matrices are called
-    as torch's kernels. Hooks on the model are not called.
+    attention and `TokenShift` are given a memory, and norms, matrices and the MLP are
+    called as torch's kernels. Hooks on the model are not called.
 
     Args:
         model: a `GPT`, also a compiled one, which then runs uncompiled.
@@ -234,7 +234,7 @@ class CachedGPT:
         self.config, self.length = model.config, 0
         c, weight = self.config, model.head.weight
         K = c.d_model // c.n_heads
-        shape = (c.n_layers, 2, batch_size, c.n_heads, c.context, K)
+        shape = (c.n_layers, batch_size, 2, c.n_heads, c.context, K)
         self.memory = torch.empty(shape, dtype=weight.dtype, device=weight.device)
         self._unit = torch.eye(K, dtype=weight.dtype, device=weight.device)[:, None]
         self._n_attn = 0
@@ -261,7 +261,9 @@ class CachedGPT:
         if isinstance(part, TokenShift):
             return _CachedShift(twin, self).forward
         if type(part) is nn.Linear:
-            return partial(F.linear, weight=part.weight, bias=part.bias)
+            return _linear(part)
+        if type(part) is MLP:
+            return _mlp(twin)
         if isinstance(part, LayerNorm | RMSNorm) and part.weight.dtype.itemsize >= 4:
             return _kernel(part)  # there is nothing to widen or to check
         has_own = type(part).forward is not nn.Module.forward  # a list has none
@@ -279,18 +281,19 @@ class CachedGPT:
             (B, V) logits after the last of them.
         """
         start, end = self.length, self.length + tokens.shape[1]
-        new = self.memory.narrow(-2, start, end - start)
-        self.new = new.flatten(0, 1).unbind()
-        self.all = self.memory.narrow(-2, 0, end).flatten(0, 1).unbind()
+        self.new = self.memory.narrow(-2, start, end - start).unbind()
+        seen = self.memory.narrow(-2, 0, end)
+        self.keys, self.values = seen[:, :, 0].unbind(), seen[:, :, 1].unbind()
         if tokens.shape[1] == 1 and self.config.positions == "rotary":
             self.turn = rotate(self._unit, start)[:, 0]  # (K, K)
-        x = self._tok_emb(tokens)
+        x = self._tok_emb(tokens)  # (B, T, D)
         if self._places is not None:
             x = x + self._places[start:end]
+        x = x[:, 0] if tokens.shape[1] == 1 else x  # one token: (B, D)
         for block in self._blocks:
             x = block(x)
         self.length = end
-        return self._head(self._final_norm(x[:, -1]))
+        return self._head(self._final_norm(x if x.ndim == 2 else x[:, -1]))
 
     def clear(self) -> None:
         """Forget everything that was read."""
@@ -302,12 +305,42 @@ class CachedGPT:
         return self.memory.numel() * self.memory.element_size()
 
 
+def _linear(part: nn.Linear) -> Callable[[Tensor], Tensor]:
+    """torch's kernel with the parameters of a matrix."""
+    weight, bias = part.weight, part.bias
+    turned = weight.t()
+
+    def call(x: Tensor) -> Tensor:
+        if x.ndim > 2:
+            return F.linear(x, weight, bias)
+        # The same without the views that `F.linear` makes of each of its arguments.
+        return x @ turned if bias is None else torch.addmm(bias, x, turned)
+
+    return call
+
+
 def _kernel(norm: LayerNorm | RMSNorm) -> Callable[[Tensor], Tensor]:
     """torch's kernel with the parameters of a norm, for input of their dtype."""
-    known = {"normalized_shape": (norm.size,), "weight": norm.weight, "eps": norm.eps}
+    shape, weight, eps = (norm.size,), norm.weight, norm.eps
     if isinstance(norm, RMSNorm):
-        return partial(F.rms_norm, **known)
-    return partial(F.layer_norm, bias=norm.bias, **known)
+        return lambda x: torch.rms_norm(x, shape, weight, eps)
+    bias = norm.bias
+    return lambda x: torch.layer_norm(x, shape, weight, bias, eps)
+
+
+def _mlp(twin: MLP) -> Callable[[Tensor], Tensor]:
+    """An MLP without the look at its input, and without dropout."""
+    up, bend, down = twin.up, twin.bend, twin.down
+
+    def call(x: Tensor) -> Tensor:
+        h = up(x)
+        if h.shape[0] > 1 or h.ndim > 2:
+            return down(bend(h))
+        # A CPU's GELU is oneDNN's, whose call takes longer than the few numbers of one
+        # token. For numbers that do not lie in a row torch has its own.
+        return down(bend(h.expand(2, -1))[:1])
+
+    return call
 
 
 class _CachedAttention:
@@ -315,18 +348,22 @@ class _CachedAttention:
 
     def __init__(self, attn: CausalSelfAttention, run: CachedGPT, layer: int):
         self.attn, self.run, self.layer = attn, run, layer
+        K = attn.d_model // attn.n_heads
+        self.split = (-1, 3, attn.n_heads, 1, K)
+        self.plain = type(attn) is CausalSelfAttention
         self.turns = isinstance(attn, RotaryAttention)
         self.normed = isinstance(attn, QKNormRotaryAttention)
 
     def forward(self, x: Tensor) -> Tensor:
-        start, at = self.run.length, 2 * self.layer
-        q, k, v = self.queries_keys_values(x, start)
-        self.run.new[at].copy_(k)
-        self.run.new[at + 1].copy_(v)
-        keys, values = self.run.all[at], self.run.all[at + 1]
-        if x.shape[1] == 1:  # it may look at everything there is
+        start, layer = self.run.length, self.layer
+        keys, values = self.run.keys[layer], self.run.values[layer]
+        if x.ndim == 2:  # one token may look at everything there is
+            q = self.remember_one(x)
             y = F.scaled_dot_product_attention(q, keys, values)
             return self.attn.out(y.reshape(x.shape))
+        q, k, v = self.queries_keys_values(x, start)
+        self.run.new[layer][:, 0].copy_(k)
+        self.run.new[layer][:, 1].copy_(v)
         if start == 0:
             y = attend(q, k, v)
         else:  # query t of these tokens sees all of the past, and t of the new ones
@@ -334,6 +371,18 @@ class _CachedAttention:
             sees = sees.to(x.device)
             y = F.scaled_dot_product_attention(q, keys, values, attn_mask=sees)
         return self.attn.out(y.transpose(1, 2).reshape(x.shape))
+
+    def remember_one(self, x: Tensor) -> Tensor:
+        """Keep key and value of one token, (B, D); return its query, (B, H, 1, K)."""
+        new = self.run.new[self.layer]  # (B, 2, H, 1, K)
+        if self.plain:
+            qkv = self.attn.qkv(x).view(self.split)
+            new.copy_(qkv[:, 1:])
+            return qkv[:, 0]
+        q, k, v = self.queries_keys_values(x[:, None], self.run.length)
+        new[:, 0].copy_(k)
+        new[:, 1].copy_(v)
+        return q
 
     def queries_keys_values(self, x: Tensor, start: int) -> Sequence[Tensor]:
         """As the attention makes them, for tokens that begin at place `start`."""
@@ -360,7 +409,10 @@ class _CachedShift:
         return h
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.shift.forward(x, self.last if self.run.length else None)
+        last = self.last if self.run.length else None
+        if x.ndim == 2:
+            return self.shift.forward(x[:, None], last)[:, 0]
+        return self.shift.forward(x, last)
 
 
 def cache_bytes(config: GPTConfig, batch_size: int = 1, itemsize: int = 4) -> int:

@@ -726,7 +726,7 @@ def test_dropping_the_oldest_key_is_another_function():
     long, short = CachedGPT(model), CachedGPT(model)
     long(row)
     short(row[:, 1:])
-    old = long.memory[:, 1, :, :, 1:]  # values: no place turns them
-    new = short.memory[:, 1, :, :, :-1]
+    old = long.memory[:, :, 1, :, 1:]  # values: no place turns them
+    new = short.memory[:, :, 1, :, :-1]
     torch.testing.assert_close(old[0], new[0])
     assert (old[1] - new[1]).abs().max() > 0.01
