@@ -1,6 +1,8 @@
 """Reading aids without a browser: the stated times are fair, and are counted so."""
 
 import json
+import re
+import statistics
 import sys
 from pathlib import Path
 
@@ -9,9 +11,18 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "_ext"))
 
+from quiet_parts.claims import read as read_claims  # noqa: E402
+from quiet_parts.onepage import (  # noqa: E402
+    PageError,
+    check,
+    difference,
+    opening,
+    read_page,
+)
 from quiet_parts.outline import after  # noqa: E402
 from quiet_parts.reading import count, estimate, spoken, stated  # noqa: E402
 
+from minigpt import ladder  # noqa: E402
 from tools.reading_time import FAIR  # noqa: E402
 
 CHAPTERS = sorted(ROOT.glob("chapters/[0-9]*.ipynb"))
@@ -105,3 +116,63 @@ def test_a_chapter_ends_with_what_is_left(here, words):
         for i, (name, own) in enumerate(times.items())
     ]
     assert after(parts) == words
+
+
+# One page -----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def known():
+    return {claim.name: claim for claim in read_claims(ROOT)}
+
+
+def test_the_page_agrees_with_package_and_claims(known):
+    check(read_page()["parts"], known)
+
+
+@pytest.mark.parametrize(
+    "key, value, words",
+    [
+        ("code", "x = x + self.attn(x) + x", "no line of residual.py"),
+        ("code", "x = x + self.attn", "no line of residual.py"),  # a piece of a line
+        ("claims", ["nobody-said-so"], "no claim 'nobody-said-so'"),
+        ("but", "nobody-said-so", "no claim 'nobody-said-so'"),
+    ],
+)
+def test_what_does_not_stand_in_the_book_stops_the_page(known, key, value, words):
+    part = read_page()["parts"][0] | {key: value}
+    with pytest.raises(PageError, match=words):
+        check([part], known)
+
+
+def test_numbers_of_the_page_come_from_the_record():
+    """The paired difference of the residual rung, from the record without our code."""
+    path = ROOT / "minigpt" / "book" / "records" / "ladder.json"
+    rows = json.loads(path.read_text("utf-8"))["runs"]
+    losses = {
+        (row["rung"], row["seed"]): row["val_loss"]
+        for row in rows
+        if row["part"] == "ladder" and row["n_layers"] == 12
+    }
+    seeds = {seed for _, seed in losses}
+    changed = [losses["residual", s] - losses["plain", s] for s in seeds]
+    mean, spread = statistics.fmean(changed), statistics.stdev(changed)
+    text = difference("residual")
+    assert text == f"**−{abs(mean):.3f} ± {spread:.3f}** against the plain stack."
+    assert f"{len(seeds)} seeds" in opening(read_page()["opening"])
+
+
+def test_no_result_is_typed_by_hand():
+    """Beside the page's own formulas, no decimal number stands in its source."""
+    text = (ROOT / "_ext" / "onepage.yml").read_text("utf-8")
+    prose = re.sub(r"^\s*(formula|code|#).*$", "", text, flags=re.MULTILINE)
+    assert not re.findall(r"\d+\.\d+", prose)
+
+
+def test_every_quiet_part_has_its_place():
+    """One for each rung above the ground, and no chapter that does not exist."""
+    parts = read_page()["parts"]
+    chapters = {path.stem.split("_")[1] for path in CHAPTERS}
+    assert {part["chapter"] for part in parts} <= chapters
+    shown = {r for part in parts for r in part.get("ladder", ()) if isinstance(r, str)}
+    assert shown == set(ladder.RUNGS) - {"plain"}

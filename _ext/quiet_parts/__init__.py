@@ -8,6 +8,7 @@
 `reading`   the time that a chapter takes to read
 `sources`   the list of references, with the places that use them
 `notes`     citations and terms that open in place
+`onepage`   the quiet parts on one page
 `formulas`  formulas as drawings, with words for screen readers
 `addresses` canonical addresses, sitemap.xml, robots.txt, 404.html
 `share`     what other sites show of a page: description, card, data about the book
@@ -26,6 +27,7 @@ from quiet_parts import (
     formulas,
     glossary,
     notes,
+    onepage,
     outline,
     settings,
     share,
@@ -42,6 +44,7 @@ PARTS = (
     sources,
     claims,
     notes,
+    onepage,
     formulas,
     addresses,
     share,

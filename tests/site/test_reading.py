@@ -414,3 +414,57 @@ def test_notes_are_not_printed(visit):
     page.locator(WORK).first.click()
     page.emulate_media(media="print")
     assert not page.is_visible("#qp-note")
+
+
+# One page -----------------------------------------------------------------------------
+
+SHEETS = {"A4": (210, 297), "Letter": (215.9, 279.4)}  # millimetres
+
+
+@pytest.mark.parametrize("sheet", SHEETS)
+def test_the_summary_prints_on_one_sheet(visit, sheet):
+    page = visit("onepage.html")
+    pdf = page.pdf(format=sheet)
+    assert len(re.findall(rb"/Type\s*/Page\b", pdf)) == 1
+    # The same, laid out on the paper inside its margins: nothing beside it or below.
+    width, height = ((side - 20) / 25.4 * 96 for side in SHEETS[sheet])
+    page.set_viewport_size({"width": int(width), "height": int(height)})
+    page.emulate_media(media="print")
+    wide = page.evaluate("document.documentElement.scrollWidth")
+    last = page.evaluate(
+        "document.querySelector('.qp-parts').getBoundingClientRect().bottom"
+    )
+    assert wide <= width
+    assert 0.75 * height < last < height, "it fills the sheet and stays on it"
+    cards = page.locator(".qp-part")
+    boxes = [cards.nth(i).bounding_box() for i in range(cards.count())]
+    assert len(boxes) == 8 and len({round(box["x"]) for box in boxes}) == 2
+
+
+def test_without_colour_the_summary_says_the_same(visit):
+    """On paper words are dark, and a part that is meant differs from the others."""
+    page = visit("onepage.html")
+    page.emulate_media(media="print")
+    dark = page.evaluate(
+        """() => [...document.querySelectorAll('.qp-part > p, .qp-part a')].every(e => {
+            const [r, g, b] = getComputedStyle(e).color.match(/[\\d.]+/g).map(Number);
+            return 0.21 * r + 0.72 * g + 0.07 * b < 90;
+        })"""
+    )
+    assert dark
+    assert page.locator(".qp-small svg").count() == 7
+
+
+@pytest.mark.parametrize("width", [360, 768])
+def test_the_summary_reads_on_a_phone(visit, width):
+    page = visit("onepage.html", width=width)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    cut = page.evaluate(
+        """() => [...document.querySelectorAll('.qp-part > *')].filter(e => {
+            const edge = e.parentElement.getBoundingClientRect().right + 1;
+            return e.getBoundingClientRect().right > edge
+                || e.scrollWidth > e.clientWidth + 1;
+        }).map(e => e.textContent)"""
+    )
+    assert not cut
+    assert not page.troubles
