@@ -131,10 +131,12 @@ def frame() -> str:
 
 
 def content() -> str:
-    """A digest of what the pages hold: chapters, Markdown, sources, style."""
+    """A digest of what the pages hold: chapters, Markdown, sources, style, records."""
     files = [*chapters(), *ROOT.glob("*.md"), ROOT / "references.bib", vendor.LOCK]
     for folder in ("_static", "_assets/quiet-parts"):
         files += (path for path in (ROOT / folder).rglob("*") if path.is_file())
+    package = (ROOT / "minigpt").rglob("*")  # drawings, lines of code, numbers
+    files += (path for path in package if path.suffix in {".py", ".json"})
     return digest_of(files).hexdigest()
 
 

@@ -20,7 +20,7 @@ from quiet_parts.outline import read_outline
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = ROOT / "_ext" / "onepage.yml"
-PAGE = "onepage"
+RECORD = "book/records/ladder.json"
 NAMES = {
     "plain": "the plain stack",
     "residual": "no norm",
@@ -95,10 +95,12 @@ def opening(text: str) -> str:
 class OnePageDirective(SphinxDirective):
     def run(self):
         root = Path(self.env.srcdir)
-        for path in [PARTS, *claims.notebooks(root)]:
+        text = read_page()
+        modules = [f"{part['module']}.py" for part in text["parts"]]
+        package = [ROOT / "minigpt" / name for name in [*modules, RECORD]]
+        for path in [PARTS, *package, *claims.notebooks(root)]:
             self.env.note_dependency(str(path))
         self.known = {claim.name: claim for claim in claims.read(root)}
-        text = read_page()
         check(text["parts"], self.known)
         page = nodes.container(classes=["qp-onepage"])
         self.parse(opening(text["opening"]), page)
