@@ -77,7 +77,8 @@ def link(app, here: str, page: str, anchor: str, words: str) -> str:
 def read_works(app) -> dict[str, tuple]:
     """What an address names -> key and entry of the bibliography, read once a build."""
     if not hasattr(app, "qp_works"):
-        found = entries(Path(app.srcdir) / "references.bib")
+        listed = REFERENCES in app.env.found_docs
+        found = entries(Path(app.srcdir) / "references.bib") if listed else {}
         app.qp_works = {
             same(address(entry)): (key, entry) for key, entry in found.items()
         }
@@ -107,6 +108,8 @@ def note_of_work(app, here: str, key: str, entry) -> str:
 
 def read_terms(app) -> dict[str, tuple[dict, str]]:
     """The id of a term -> its entry, and its sentence as HTML; read once a build."""
+    if glossary.PAGE not in app.env.found_docs:
+        return {}
     if not hasattr(app, "qp_terms"):
         page = Path(app.srcdir) / f"{glossary.PAGE}.md"
         known = {glossary.anchor(e): e for e in glossary.read_terms(page)}
