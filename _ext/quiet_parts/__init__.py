@@ -2,7 +2,9 @@
 
 `settings`  repository address and vendored libraries, checked before anything is built
 `cells`     code cells that enter the package, hidden code, the lines below a title
-`outline`   the ladder, the chapter list and the navigation, from `_ext/outline.yml`
+`outline`   the chapter list and the navigation, from `_ext/outline.yml`
+`ladder`    the ladder of the landing page, with what was measured
+`counts`    numbers of the book that pages state
 `glossary`  the terms in English and Korean
 `claims`    the marked sentences, and the page that lists their evidence
 `reading`   the time that a chapter takes to read
@@ -22,10 +24,12 @@ from quiet_parts import (
     cards,
     cells,
     claims,
+    counts,
     feed,
     finish,
     formulas,
     glossary,
+    ladder,
     notes,
     onepage,
     outline,
@@ -40,6 +44,8 @@ PARTS = (
     settings,
     cells,
     outline,
+    ladder,
+    counts,
     glossary,
     sources,
     claims,

@@ -1,4 +1,4 @@
-"""The ladder, the chapter list and the navigation, drawn from `_ext/outline.yml`.
+"""The chapter list and the navigation, drawn from `_ext/outline.yml`.
 
 A chapter is written when `_toc.yml` lists it; until then it is shown as to come.
 """
@@ -18,7 +18,6 @@ OUTLINE = Path(__file__).resolve().parents[1] / "outline.yml"
 
 def setup(app):
     app.add_node(Placeholder)
-    app.add_directive("ladder", LadderDirective)
     app.add_directive("chapters", ChaptersDirective)
     app.add_directive("clone", CloneDirective)
     app.connect("doctree-resolved", fill)
@@ -31,19 +30,13 @@ def read_outline() -> dict:
 
 
 class Placeholder(nodes.General, nodes.Element):
-    """Filled when all pages are read and it is known which chapters exist."""
-
-
-class LadderDirective(SphinxDirective):
-    def run(self):
-        self.env.note_dependency(str(OUTLINE))
-        return [Placeholder(draw="ladder")]
+    """Filled by its `draw` when all pages are read and it is known which there are."""
 
 
 class ChaptersDirective(SphinxDirective):
     def run(self):
         self.env.note_dependency(str(OUTLINE))
-        return [Placeholder(draw="chapters")]
+        return [Placeholder(draw=draw_chapters)]
 
 
 class CloneDirective(SphinxDirective):
@@ -62,8 +55,8 @@ def refresh(app, env):
 
 def fill(app, doctree, docname):
     for node in list(doctree.findall(Placeholder)):
-        draw = {"ladder": draw_ladder, "chapters": draw_chapters}[node["draw"]]
-        node.replace_self(nodes.raw("", draw(app, docname), format="html"))
+        html = node["draw"](app, docname)
+        node.replace_self(nodes.raw("", html, format="html"))
 
 
 def written(app) -> dict[str, str]:
@@ -118,98 +111,6 @@ def draw_chapters(app, docname: str) -> str:
         "The exercises come on top.</p>"
         f'<ol class="qp-chapters">{"".join(items)}</ol>{KEPT}'
     )
-
-
-# The ladder -------------------------------------------------------------------------
-
-
-def draw_ladder(app, docname: str) -> str:
-    outline, pages = read_outline(), written(app)
-    numbers = {chapter["name"]: chapter["number"] for chapter in outline["chapters"]}
-    rungs = []
-    for place, rung in enumerate(outline["rungs"], 1):
-        name = rung["chapter"]
-        label = f"chapter {numbers[name]}"
-        if name in pages:
-            where = f'<a href="{link(app, docname, pages[name])}">{label}</a>'
-        else:
-            where = f"{label}, to come"
-        state = "" if name in pages else ' class="qp-to-come"'
-        rungs.append(
-            f'<li{state}><div class="qp-rung">{draw_rung(rung)}</div>'
-            f'<div class="qp-rung-text"><p><span class="qp-number">{place}</span>'
-            f"<strong>{escape(rung['name'])}</strong>"
-            f' <span class="qp-where">{where}</span></p>'
-            f"<p><code>{escape(rung['code'])}</code></p>"
-            f"<p>{escape(rung['says'])}</p></div></li>"
-        )
-    key = "".join(
-        f'<span class="qp-key-{part}">{words}</span>'
-        for part, words in [
-            ("attention", "attention"),
-            ("mlp", "MLP"),
-            ("norm", "norm"),
-            ("stream", "residual stream"),
-        ]
-    )
-    caption = "The ladder, from the ground up: each rung changes one line of the block."
-    return (
-        f'<figure class="qp-ladder"><ol>{"".join(rungs)}</ol>'
-        f'<figcaption>{caption}<span class="qp-key">{key}</span></figcaption></figure>'
-    )
-
-
-def draw_rung(rung: dict) -> str:
-    """One block as a rung: what the two sublayers do to what passes through."""
-    residual = rung.get("residual", False)
-    stream = 46 if residual else 33
-    parts = [f'<path class="qp-stream" d="M0 {stream}H220"/>']
-    for start, kind in ((10, "attention"), (116, "mlp")):
-        parts += draw_sublayer(rung, start, kind, stream)
-    return (
-        '<svg viewBox="0 0 220 64" aria-hidden="true" focusable="false">'
-        f"{''.join(parts)}</svg>"
-    )
-
-
-def draw_sublayer(rung: dict, x: int, kind: str, stream: int) -> list[str]:
-    """A box, the branch that leads through it, and the marks on the way."""
-    if not rung.get("residual"):
-        return [box(x + 24, stream - 10, 44, kind, rung)]
-    pre, post = rung["order"] == "pre", rung["order"] == "post"
-    plus = x + (74 if post else 84)
-    route = f"M{x} {stream}V24q0-6 6-6H{plus - 6}q6 0 6 6V{stream}"
-    parts = [f'<path class="qp-branch" d="{route}"/>']
-    parts.append(box(x + (30 if pre else 22), 8, 36, kind, rung))
-    parts.append(
-        f'<circle class="qp-plus" cx="{plus}" cy="{stream}" r="6"/>'
-        f'<path class="qp-plus" d="M{plus - 3} {stream}h6m-3-3v6"/>'
-    )
-    if pre or post:
-        at = (x + 16, 18) if pre else (plus + 17, stream)
-        parts.append(norm(*at, rung.get("rms", False)))
-    if rung.get("dropout"):
-        parts.append(f'<circle class="qp-drop" cx="{x + 84}" cy="32" r="4.5"/>')
-    return parts
-
-
-def box(x: int, y: int, width: int, kind: str, rung: dict) -> str:
-    if kind == "mlp" and rung.get("gate"):  # two branches, multiplied
-        halves = [
-            rect(x, y - 1, width, 9, "qp-mlp"),
-            rect(x, y + 12, width, 9, "qp-mlp"),
-        ]
-        return "".join(halves)
-    return rect(x, y, width, 20, f"qp-{kind}")
-
-
-def norm(x: int, y: int, rms: bool) -> str:
-    return rect(x - 4, y - 9, 8, 18, "qp-norm qp-rms" if rms else "qp-norm", 4)
-
-
-def rect(x: int, y: int, width: int, height: int, classes: str, radius: int = 3) -> str:
-    size = f'x="{x}" y="{y}" width="{width}" height="{height}" rx="{radius}"'
-    return f'<rect {size} class="{classes}"/>'
 
 
 # Navigation -------------------------------------------------------------------------

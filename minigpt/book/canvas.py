@@ -268,12 +268,12 @@ class Diagram:
         """The names of the parts, in the order in which the stream meets them."""
         return [mark.name for mark in self.marks if mark.kind in KINDS]
 
-    def svg(self, hidden: bool = False, salt: str | None = None) -> str:
+    def svg(self, salt: str | None = None, hidden: bool = False) -> str:
         """The drawing alone: one `<svg>` element.
 
         Args:
+            salt: as `Figure` has it; a diagram has no inner names, and needs none.
             hidden: leave the alt text out, where words beside it say the same.
-            salt: taken as `Figure.svg` does; nothing in here has a name.
         """
         label = html.escape(self.alt, quote=True)
         role = 'aria-hidden="true"' if hidden else f'role="img" aria-label="{label}"'

@@ -1,0 +1,26 @@
+// The ladder of the landing page. Without this file every rung shows what it did; with it
+// one rung does: the one that was last hovered, focused or tapped.
+const ladder = document.querySelector(".qp-ladder");
+const rungs = [...ladder.querySelectorAll("li[data-rung]")];
+
+function open(chosen) {
+  for (const rung of rungs) {
+    rung.classList.toggle("qp-open", rung === chosen);
+    const button = rung.querySelector("button");
+    button.setAttribute("aria-expanded", String(rung === chosen));
+  }
+}
+
+for (const rung of rungs) {
+  const button = rung.querySelector("button");
+  button.setAttribute("aria-controls", rung.querySelector(".qp-rung-more").id);
+  button.addEventListener("click", () => open(rung));
+  button.addEventListener("focus", () => open(rung));
+  // A finger that scrolls over a rung has not chosen it.
+  rung.querySelector(".qp-rung").addEventListener("pointerenter", (event) => {
+    if (event.pointerType === "mouse") open(rung);
+  });
+}
+
+ladder.classList.add("qp-live");
+open(ladder.querySelector('[data-rung="residual"]') ?? rungs[0]);
