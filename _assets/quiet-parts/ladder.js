@@ -1,6 +1,8 @@
 // The ladder of the landing page. Without this file every rung shows what it did; with it
-// one rung does: the one that was last hovered, focused or tapped.
+// one rung does: the one that was last focused or tapped, or, where there is room for it at
+// the side, so that nothing moves under the pointer, hovered.
 const ladder = document.querySelector(".qp-ladder");
+const beside = window.matchMedia("(min-width: 1320px)");
 const rungs = [...ladder.querySelectorAll("li[data-rung]")];
 
 function open(chosen) {
@@ -18,7 +20,7 @@ for (const rung of rungs) {
   button.addEventListener("focus", () => open(rung));
   // A finger that scrolls over a rung has not chosen it.
   rung.querySelector(".qp-rung").addEventListener("pointerenter", (event) => {
-    if (event.pointerType === "mouse") open(rung);
+    if (beside.matches && event.pointerType === "mouse") open(rung);
   });
 }
 

@@ -24,7 +24,7 @@ DEPTHS = (2, 12)
 # A mean further from zero than this many standard errors, with all seeds on one side,
 # is a difference. Chapter 13 says why, and has the same number.
 LIMIT = 4.6
-STRIP = {"width": 240, "height": 30, "low": 2.4, "high": 3.5, "pad": 8}
+STRIP = {"width": 240, "height": 36, "low": 2.4, "high": 3.5, "pad": 8}
 
 
 def setup(app):
@@ -125,13 +125,13 @@ def verdict(step: dict) -> str:
 
 def signed(value: float) -> str:
     """A difference with a minus sign as wide as the plus."""
-    return f"{value:+.2f}".replace("-", "−")
+    return f"{value:+.3f}".replace("-", "−")
 
 
 def change_words(step: dict) -> str:
     """A difference as words: its mean, the spread over seeds, what may be said."""
     found = step["difference"]
-    numbers = f"{signed(found.mean)} ± {found.spread:.2f} nats"
+    numbers = f"{signed(found.mean)} ± {found.spread:.3f} nats"
     said = verdict(step)
     if said == "no effect shown":
         return f"no effect shown ({numbers})"
@@ -144,28 +144,31 @@ def change_words(step: dict) -> str:
 def draw_ladder(app, docname: str) -> str:
     pages = written(app)
     numbers = {c["name"]: c["number"] for c in read_outline()["chapters"]}
-    items = []
-    for rung in read_rungs():
+    items, rungs = [], {rung.key: rung for rung in read_rungs()}
+    for rung in rungs.values():
+        below = rungs.get(ladder.RUNGS[rung.key].below)
         name = rung.words["chapter"]
         where = f"chapter {numbers[name]}"
         if name in pages:
             where = f'<a href="{link(app, docname, pages[name])}">{where}</a>'
         else:
             where += ", to come"
-        items.append(draw_item(rung, where))
-    seeds = len(read_rungs()[0].losses(DEPTHS[0]))
+        items.append(draw_item(rung, below, where))
+    seeds = len(rungs["plain"].losses(DEPTHS[0]))
     caption = (
         f"A dot is the loss of one of {seeds} runs on text that was not trained on: "
-        "filled with 12 blocks, open with 2. Each rung trains at the learning rate and "
-        "start that suit it best, and is compared with the rung below.  "
+        "filled with 12 blocks, whose mean stands at the end, open with 2. Dotted: "
+        "counting characters only. Each rung trains at the learning rate and start that suit it best. Its numbers are "
+        "the change from the rung below, and the spread over seeds. A setting is a "
+        "learning rate and a start."
     )
     return (
-        f'<figure class="qp-ladder"><ol>{"".join(items)}</ol>{draw_axis()}'
+        f'<figure class="qp-ladder">{draw_axis()}<ol>{"".join(items)}</ol>'
         f"<figcaption>{caption}{draw_key()}</figcaption></figure>"
     )
 
 
-def draw_item(rung: Rung, where: str) -> str:
+def draw_item(rung: Rung, below: Rung | None, where: str) -> str:
     """One rung: drawing, name, dots, and below them what it changes and did."""
     key, words, config = rung.key, rung.words, rung.config
     small = diagram.rung(
@@ -179,11 +182,11 @@ def draw_item(rung: Rung, where: str) -> str:
         f'<p><code>{escape(words["code"])}</code> <span class="qp-where">{where}</span>'
         f'</p></div><div class="qp-rung-dots">{draw_dots(rung)}</div></div>'
         f'<div class="qp-rung-more" id="about-{key}" role="group" '
-        f'aria-labelledby="rung-{key}">{draw_more(rung)}</div></li>'
+        f'aria-labelledby="rung-{key}">{draw_more(rung, below)}</div></li>'
     )
 
 
-def draw_more(rung: Rung) -> str:
+def draw_more(rung: Rung, below: Rung | None) -> str:
     config, words = rung.config, rung.words
     big = diagram.block(
         config.order,
@@ -193,30 +196,29 @@ def draw_more(rung: Rung) -> str:
         highlight=words.get("part", ()),
         code=False,
     )
+    listed = "".join(f"<li>{said}</li>" for said in did(rung, below))
     return (
         f'<p class="qp-says">{escape(words["says"])}</p>{draw_change(rung.key)}'
-        f'<ul class="qp-did">{"".join(f"<li>{said}</li>" for said in did(rung))}</ul>'
+        f'<ul class="qp-did">{listed}</ul>'
         f'<div class="qp-big">{big.svg()}</div>'
     )
 
 
-def did(rung: Rung) -> list[str]:
+def did(rung: Rung, below: Rung | None) -> list[str]:
     """What the rung did, in numbers of the record."""
-    deep, learned = DEPTHS[-1], "Learns in {} of {} settings that were tried"
     said = []
     for depth in reversed(DEPTHS):
         step = rung.steps[depth]
-        if step["below"]:
-            said.append(f"With {depth} blocks: {change_words(step)}.")
+        if below:
+            said.append(f"{depth} blocks: {change_words(step)}")
         else:
             mean = statistics.fmean(step["losses"])
-            said.append(f"With {depth} blocks: {mean:.2f} nats.")
-    if not rung.steps[deep]["below"]:
-        said.append(f"Counting characters alone gives {counting():.2f}.")
-    said.append(
-        learned.format(*rung.learned) + f" with {deep} blocks (learning rate, start)."
-    )
-    return said
+            said.append(f"{depth} blocks: {mean:.3f} nats")
+    if not below:
+        said.append(f"Counting characters alone: {counting():.3f} nats")
+    share = "{} of {}".format(*rung.learned)
+    before = " ({}: {} of {})".format(below.key, *below.learned) if below else ""
+    return [*said, f"{DEPTHS[-1]} blocks learn in {share} settings{before}"]
 
 
 def draw_change(key: str) -> str:
@@ -261,32 +263,32 @@ def draw_dots(rung: Rung) -> str:
     width, height = STRIP["width"], STRIP["height"]
     line = f"M{place(counting())} 0V{height}"
     marks = [f'<path d="{line}" style="stroke:{css("muted")};stroke-dasharray:2 3"/>']
-    for depth, y in ((12, 10), (2, 21)):
+    for depth, y in ((12, 11), (2, 26)):
         fill = css("ink") if depth == 12 else "none"
         style = f"fill:{fill};stroke:{css('ink')};stroke-width:1.3"
         for seed, loss in enumerate(rung.losses(depth)):
-            at = f'cx="{place(loss)}" cy="{y + (seed - 2) * 0.9:g}"'
+            at = f'cx="{place(loss)}" cy="{y + (seed - 2) * 1.4:g}"'
             marks.append(f'<circle {at} r="3.2" style="{style}"/>')
     means = [f"{statistics.fmean(rung.losses(d)):.2f} with {d} blocks" for d in DEPTHS]
     label = f"Mean loss {' and '.join(means)}."
     return (
         f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{label}">'
         f"{''.join(marks)}</svg>"
+        f"<span>{statistics.fmean(rung.losses(DEPTHS[-1])):.2f}</span>"
     )
 
 
 def draw_axis() -> str:
-    """The axis below the dots, once for all of them."""
-    ticks = "".join(
-        f'<text x="{place(value)}" y="12" text-anchor="middle">{value:g}</text>'
-        for value in (2.5, 2.75, 3)
+    """The axis above the dots, once for all of them: words that keep their size."""
+    ticks = {"2.5": 2.5, "3": 3.0, "counting": counting()}
+    marks = "".join(
+        f'<span style="left:{100 * place(value) / STRIP["width"]:.1f}%">{name}</span>'
+        for name, value in ticks.items()
     )
-    line = f'<text x="{place(counting())}" y="12" text-anchor="middle">counting</text>'
-    words = "loss, nats per character"
     return (
-        '<div class="qp-axis" aria-hidden="true"><svg viewBox="0 0 '
-        f'{STRIP["width"]} 32">{ticks}{line}<text x="{STRIP["pad"]}" y="28">{words}'
-        "</text></svg></div>"
+        '<div class="qp-axis" aria-hidden="true"><div>'
+        f"<p>loss, nats per character</p><p>{marks}</p></div>"
+        "<b>mean</b></div>"
     )
 
 
@@ -305,24 +307,16 @@ def draw_plus() -> Figure:
         caption=f"A GPT of 12 blocks without norms, {seeds} seeds with and {seeds} "
         "without the plus sign, each at the learning rate and start that suit it best. "
         "The dotted line: knowing only how often each character occurs.",
-        size=(5.6, 3.1),
+        size=(4.4, 3.0),
     )
     looks = {"plain": ("ink", "x = f(x)"), "residual": ("stream", "x = x + f(x)")}
     for key, (color, label) in looks.items():
         for run in runs[key]:
             steps = [10 * (i + 1) for i in range(len(run.losses))]
             fig.ax.plot(steps, run.losses, color=COLORS[color], linewidth=1.6)
-        fig.ax.annotate(
-            label,
-            (steps[-1], statistics.fmean(r.losses[-1] for r in runs[key])),
-            (6, 0),
-            textcoords="offset points",
-            va="center",
-            color=COLORS[color],
-            family="monospace",
-            weight="bold",
-            annotation_clip=False,
-        )
+        above = max(max(run.losses[-10:]) for run in runs[key]) + 0.06
+        look = {"color": COLORS[color], "family": "monospace", "weight": "bold"}
+        fig.ax.text(248, above, label, ha="right", va="bottom", size=12, **look)
     fig.ax.axhline(line, color=COLORS["muted"], linestyle=":", linewidth=1.2)
     fig.ax.set(
         xlabel="training step", ylabel="loss (nats per character)", xlim=(0, 250)

@@ -163,11 +163,10 @@ class Canvas:
         self._mark("text", words, left, y - size / 2, width, size, not pale)
         color = VARIABLES[COLORS["muted" if pale else "ink"]]
         style = f"font-family:{_MONO if mono else _SANS};font-size:{size:g}px"
-        style += f";fill:{color}" + (";font-weight:700" if bold else "")
+        style += f";white-space:pre;fill:{color}" + (";font-weight:700" if bold else "")
         place = f'x="{x:g}" y="{y + size * 0.35:g}" text-anchor="{anchor}"'
         self.over.append(
-            f'<text {place} xml:space="preserve" style="{style}">'
-            f"{html.escape(words, quote=False)}</text>"
+            f'<text {place} style="{style}">{html.escape(words, quote=False)}</text>'
         )
 
     def line(
