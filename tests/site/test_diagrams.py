@@ -28,8 +28,9 @@ MEASURE = """() => [...document.querySelectorAll('#drawn svg')].flatMap(svg => {
             troubles.push(`${words}: outside`);
         const x = (place.left + place.right) / 2, y = (place.top + place.bottom) / 2;
         for (const box of boxes) {
-            const around = box.left < x && x < box.right && box.top < y && y < box.bottom;
-            if (around && (place.left < box.left + 2 || place.right > box.right - 2))
+            const around = box.left < x && x < box.right;
+            if (!around || y < box.top || y > box.bottom) continue;
+            if (place.left < box.left + 2 || place.right > box.right - 2)
                 troubles.push(`${words}: wider than its box`);
         }
     }
