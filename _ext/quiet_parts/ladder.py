@@ -158,9 +158,9 @@ def draw_ladder(app, docname: str) -> str:
     caption = (
         f"A dot is the loss of one of {seeds} runs on text that was not trained on: "
         "filled with 12 blocks, whose mean stands at the end, open with 2. Dotted: "
-        "counting characters only. Each rung trains at the learning rate and start that "
-        "suit it best. Its numbers are the change from the rung below, and the spread "
-        "over seeds. A setting is a learning rate and a start."
+        "counting characters only. Each rung trains at the learning rate and start "
+        "that suit it best. Its numbers are the change from the rung below, and the "
+        "spread over seeds. A setting is a learning rate and a start."
     )
     return (
         f'<figure class="qp-ladder">{draw_axis()}<ol>{"".join(items)}</ol>'

@@ -25,9 +25,9 @@ KINDS = {
     "matrix": "muted",
     "step": "muted",
 }
-WIDTH = 320  # what a phone of 360 shows without making the words smaller
+WIDTH = 320  # a phone of 360 px has 308 for it, so words lose one part in twenty-five
 LEFT = -68  # the left edge of a diagram: the stream is at 0
-SMALLEST = 11.0  # css px, no word is smaller
+SMALLEST = 11.5  # no word is smaller: 11 px on that phone
 _SANS = "var(--qp-font, system-ui, sans-serif)"
 _MONO = "var(--qp-mono, ui-monospace, monospace)"
 

@@ -574,7 +574,7 @@ def attention_head(*, dropout: bool = False, caption: str = "") -> Diagram:
     canvas.frame(42, s - 20, "× H heads", low=True)
     s += 60
     _draw_step(canvas, "matrix", "out", s, 92, "attention", 84)
-    canvas.text(s + 16, 140, "H · K → D", size=11, pale=True)
+    canvas.text(s + 16, 140, "H · K → D", size=11.5, pale=True)
     canvas.line((s + 32, 92), (s + 50, 92))
     canvas.arrow(s + 52, 92)
     canvas.text(s + 64, 92, "(B, T, D)", anchor="middle")
@@ -595,7 +595,7 @@ def _draw_inputs(canvas: Canvas) -> None:
     canvas.line((34, 92), (34, 182), (58, 182))
     for name, c in columns.items():
         _draw_step(canvas, "matrix", name, 58, c, "attention", 80)
-        canvas.text(100, c + 5, "(B, T, K)", size=11, pale=True)
+        canvas.text(100, c + 5, "(B, T, K)", size=11.5, pale=True)
     canvas.line((90, 2), (122, 2))
     canvas.line((90, 92), (122, 92))
 
@@ -607,7 +607,7 @@ def _draw_weights(canvas: Canvas, steps: list[str], s: float) -> float:
         _draw_step(canvas, what, step, s, 47, "attention", 150)
         canvas.line((s + 32, 47), (s + 46, 47))
         s += 44
-    canvas.text(s + 4, 54, "weights (B, T, T)", size=11, pale=True)
+    canvas.text(s + 4, 54, "weights (B, T, T)", size=11.5, pale=True)
     s += 24
     canvas.line((s - 30, 47), (s, 47), (s, 173))
     return s

@@ -184,7 +184,7 @@ def test_hover_and_focus_open_a_rung_and_move_nothing(visit):
     assert page.evaluate(OPEN) == ["residual"]
     before = page.evaluate(PLACES)
     for rung in RUNGS:
-        page.hover(f'[data-rung="{rung}"] .qp-rung-dots')
+        page.hover(f'[data-rung="{rung}"] .qp-rung-dots', force=True)
         assert page.evaluate(OPEN) == [rung]
         assert page.evaluate(PLACES) == before, f"{rung} moves the page"
     page.focus('[data-rung="plain"] button')
