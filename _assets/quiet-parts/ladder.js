@@ -18,9 +18,11 @@ for (const rung of rungs) {
   button.setAttribute("aria-controls", rung.querySelector(".qp-rung-more").id);
   button.addEventListener("click", () => open(rung));
   button.addEventListener("focus", () => open(rung));
-  // A finger that scrolls over a rung has not chosen it.
-  rung.querySelector(".qp-rung").addEventListener("pointerenter", (event) => {
-    if (beside.matches && event.pointerType === "mouse") open(rung);
+  // Neither a finger that scrolls nor a page that scrolls below a pointer at rest has
+  // chosen a rung.
+  rung.querySelector(".qp-rung").addEventListener("pointermove", (event) => {
+    const moved = event.movementX !== 0 || event.movementY !== 0;
+    if (beside.matches && moved && event.pointerType === "mouse") open(rung);
   });
 }
 

@@ -184,7 +184,11 @@ def test_hover_and_focus_open_a_rung_and_move_nothing(visit):
     assert page.evaluate(OPEN) == ["residual"]
     before = page.evaluate(PLACES)
     for rung in RUNGS:
-        page.hover(f'[data-rung="{rung}"] .qp-rung-dots', force=True)
+        dots = page.locator(f'[data-rung="{rung}"] .qp-rung-dots')
+        dots.scroll_into_view_if_needed()
+        box = dots.bounding_box()
+        for step in (0, 4):  # a pointer that has moved
+            page.mouse.move(box["x"] + 30 + step, box["y"] + 10)
         assert page.evaluate(OPEN) == [rung]
         assert page.evaluate(PLACES) == before, f"{rung} moves the page"
     page.focus('[data-rung="plain"] button')
