@@ -38,6 +38,11 @@ LABELS = {
     "sandwich": "Sandwich",
     "reordered": "Reordered",
 }
+# What a norm does of LayerNorm's four steps; nothing where it leaves one out.
+STEPS = {
+    "layernorm": ("− mean", "÷ standard deviation", "× gain", "+ shift"),
+    "rmsnorm": ("", "÷ root mean square", "× gain", ""),
+}
 BENDS = {"gelu": "GELU", "gelu_tanh": "GELU (tanh)", "swiglu": "SiLU", "geglu": "GELU"}
 BENDS |= {"reglu": "ReLU", "glu": "sigmoid", "bilinear": ""}
 HIGHLIGHTS = ("attention", "mlp", "norm", "dropout", "residual")
@@ -529,31 +534,25 @@ def _draw_gate(canvas: Canvas, bend: str) -> float:
 
 
 def norm(kind: str = "layernorm", *, caption: str = "") -> Diagram:
-    """The steps of a norm; what RMSNorm leaves out is drawn pale.
+    """The steps of a norm; what it leaves out of LayerNorm's is drawn pale.
 
     Args:
         kind: a key of `minigpt.gpt.NORMS`.
         caption: the message, printed below.
     """
     _known("kind", kind, NORMS)
-    rms = kind == "rmsnorm"
-    steps = [
-        ("step", "− mean", rms),
-        ("step", "÷ root mean square" if rms else "÷ standard deviation", False),
-        ("matrix", "× gain", False),
-        ("matrix", "+ shift", rms),
-    ]
+    shapes = ("step", "step", "matrix", "matrix")
     canvas, s = Canvas(), 34.0
     canvas.text(9, 92, "one token (D)", anchor="middle")
-    for what, label, left_out in steps:
-        _draw_step(canvas, what, label, s, 92, "norm", pale=left_out)
+    for what, does, all_ in zip(shapes, STEPS[kind], STEPS["layernorm"]):
+        _draw_step(canvas, what, does or all_, s, 92, "norm", pale=not does)
         s += 46
     canvas.line((18, 92), (s, 92))
     canvas.arrow(s + 6, 92)
     canvas.text(s + 18, 92, "one token (D)", anchor="middle")
-    listed = ", ".join(label for _, label, left_out in steps if not left_out)
-    alt = f"{LABELS[kind]}, step by step: {listed}."
-    alt += " The mean and the shift are left out, drawn pale." if rms else ""
+    alt = f"{LABELS[kind]}, step by step: {', '.join(filter(None, STEPS[kind]))}."
+    if "" in STEPS[kind]:
+        alt += " The mean and the shift are left out, drawn pale."
     return Diagram(canvas, alt, caption, view=(LEFT, 0, WIDTH, s + 28))
 
 
