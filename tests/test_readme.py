@@ -10,6 +10,7 @@ import yaml
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+DOCS = [path.read_text("utf-8") for path in sorted((ROOT / "docs").glob("*.md"))]
 CHAPTERS = sorted(path.stem for path in (ROOT / "chapters").glob("[0-9]*.ipynb"))
 
 
@@ -36,15 +37,19 @@ def test_links_lead_to_files_or_definitions(name):
 
 
 def test_paths_that_are_named_exist():
-    for text in (README, CONTRIBUTING):
-        for name in re.findall(r"`([\w./-]+/|[\w./-]+\.(?:py|txt|bib|md|yml))`", text):
+    for text in (README, CONTRIBUTING, *DOCS):
+        for name in re.findall(
+            r"`([\w./-]+/|[\w./-]+\.(?:py|txt|bib|md|yml))`(?!, new)", text
+        ):
             if not re.search(r"name|\.venv", name):
                 assert (ROOT / name).exists(), name
 
 
 def test_make_targets_that_are_named_exist():
     targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.M)
-    named = re.findall(r"(?:^|`)make ([a-z]+)\b", README + CONTRIBUTING, re.M)
+    named = re.findall(
+        r"(?:^|`)make ([a-z]+)\b", "\n".join((README, CONTRIBUTING, *DOCS)), re.M
+    )
     assert {"book", "test", "train"} <= set(named)
     assert set(named) - set(targets) == set()
 
