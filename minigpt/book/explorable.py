@@ -10,6 +10,7 @@ import hashlib
 import html
 import itertools
 import json
+import math
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
@@ -30,19 +31,24 @@ class Slider:
 
     Args:
         low, high: its ends.
-        step: between two values.
+        step: between two values; between two powers of ten, if `log`.
         start: what it stands at; the low end if None.
+        log: whether equal ways along it multiply the value by equal factors.
 
     Raises:
-        ValueError: if `start` is not within, or `step` is not above 0.
+        ValueError: if `start` is not within, `step` is not above 0, or `low` is not
+            above 0 and `log` is set.
     """
 
     low: float
     high: float
     step: float = 1
     start: float | None = None
+    log: bool = False
 
     def __post_init__(self):
+        if self.log and self.low <= 0:
+            raise ValueError(f"{self}: low must be above 0 for log=True")
         if not (self.low < self.high and self.step > 0):
             raise ValueError(f"{self}: low must be below high, and step above 0")
         if self.start is None:
@@ -54,6 +60,14 @@ class Slider:
     def digits(self) -> int:
         """Digits after the point that `step` needs."""
         return len(f"{self.step:.6f}".rstrip("0").partition(".")[2])
+
+    def at(self, value: float) -> float:
+        """Where the control stands for a value."""
+        return round(math.log10(value), 6) if self.log else value
+
+    def label(self, value: float) -> str:
+        """The value as it is written beside the control."""
+        return f"{value:.2g}" if self.log else f"{value:.{self.digits}f}"
 
 
 class Explorable:
@@ -179,12 +193,13 @@ class Explorable:
     def _index(self, name: str, value: object) -> float:
         """Where a control stands for a value."""
         values = self.controls[name]
-        return value if isinstance(values, Slider) else values.index(value)
+        return values.at(value) if isinstance(values, Slider) else values.index(value)
 
     def _describe(self, name: str) -> dict:
         values = self.controls[name]
         if isinstance(values, Slider):
-            return {"name": name, "digits": values.digits}
+            found = {"name": name, "digits": values.digits}
+            return found | {"log": True} if values.log else found
         labels = [str(value) for value in values]
         return {"name": name, "labels": labels, "values": values}
 
@@ -193,8 +208,9 @@ class Explorable:
         values, mark = self.controls[name], f'data-control="{name}" disabled'
         start = f'<label for="{ident}">{label}</label>'
         if isinstance(values, Slider):
-            shown = f"{values.start:.{values.digits}f}"
-            ends = (values.low, values.high, values.step, values.start)
+            shown = values.label(values.start)
+            low, high, at = map(values.at, (values.low, values.high, values.start))
+            ends = (low, high, values.step, at)
         elif all(isinstance(v, str) for v in values):
             options = "".join(f"<option>{html.escape(v)}</option>" for v in values)
             control = f'<select id="{ident}" {mark}>{options}</select>'

@@ -233,9 +233,8 @@ def probe(monkeypatch, alone):
                 "Drag the dot.",
                 script="probe",
                 data={"xs": [0, 0.5, 1]},
-                height=book.Slider(0, 4, 0.1, 1),
-                side=["left", "right"],
-                **options,
+                **{"height": book.Slider(0, 4, 0.1, 1), "side": ["left", "right"]}
+                | options,
             )
         )
 
@@ -269,3 +268,16 @@ def test_a_part_is_dragged_and_its_control_follows(probe):
     assert f"A line up to {after}" in element.inner_html()
     page.mouse.move(x, y - 90)
     assert element.evaluate("figure => figure.querySelector('input').value") == after
+
+
+def test_a_slider_by_factors_hands_on_the_value_itself(probe):
+    page, element = probe(
+        proof=[{"height": 0.01}], height=book.Slider(0.001, 10, 0.5, 1, log=True)
+    )
+    control = "figure => figure.querySelector('input').value"
+    assert element.evaluate(control) == "0"
+    (proof,) = json.loads(element.get_attribute("data-proof"))
+    element.evaluate(SHOW, proof["set"])
+    assert element.evaluate(control) == "-2"
+    assert element.query_selector("output").text_content() == "0.01"
+    assert not differences(element.evaluate(PARTS), proof["parts"])

@@ -11,8 +11,10 @@
     inputs.forEach((input, i) => {
       const control = spec.controls[i], at = index(input);
       indices.push(at);
-      values[control.name] = control.values ? control.values[at] : at;
-      const label = control.labels ? control.labels[at] : at.toFixed(control.digits);
+      const value = control.values ? control.values[at] : control.log ? 10 ** at : at;
+      values[control.name] = value;
+      const label = control.labels ? control.labels[at]
+        : control.log ? String(+value.toPrecision(2)) : value.toFixed(control.digits);
       const output = input.parentElement.querySelector("output");
       if (output) { output.textContent = label; input.setAttribute("aria-valuetext", label); }
     });
@@ -50,8 +52,8 @@
 
   function set(name, value) {
     const i = spec.controls.findIndex(control => control.name === name);
-    const values = spec.controls[i].values;
-    put(i, values ? values.indexOf(value) : value);
+    const { values, log } = spec.controls[i];
+    put(i, values ? values.indexOf(value) : log ? Math.log10(value) : value);
   }
 
   // Frames drawn beforehand: write what this one has at each place that ever changes.
