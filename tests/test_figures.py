@@ -16,6 +16,7 @@ from nbclient import NotebookClient
 
 from minigpt import book
 from minigpt.book import frames
+from minigpt.book.token_figure import token_figure
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = sorted((ROOT / "minigpt" / "book" / "scripts").glob("*.js"))
@@ -105,6 +106,26 @@ def test_parts_are_marked_and_named_once():
         fig.part(line, "loss")
     with pytest.raises(ValueError, match="part 'Two words'"):
         fig.part(line, "Two words")
+
+
+def test_a_handle_has_a_ring_for_a_finger():
+    fig = book.Figure(alt=ALT)
+    fig.part(fig.ax.plot([0], [0], "o", **book.handle("stream"))[0], "end")
+    svg = fig.svg()
+    assert "stroke: var(--qp-stream, #56758f); stroke-opacity: 0.2" in svg
+    assert "clip-path" not in svg.split('data-part="end"')[1].split("</g>")[0]
+
+
+def test_a_token_is_told_with_its_mean_and_size():
+    shown = {"the token": [1.0, 2.0, 3.0, 4.0], "RMSNorm": [-1.0, 0.001, 0.0, 1.0]}
+    fig = token_figure(shown, "std")
+    assert fig.alt == (
+        "The token: 1.00, 2.00, 3.00, 4.00; mean 2.50, std 1.12. "
+        "RMSNorm: −1.00, 0.0010, 0, 1.00; mean 0.0003, std 0.71."
+    )
+    assert token_figure(shown, "rms").parts["sizes-0"].get_text().endswith("rms 2.74")
+    assert fig.parts["bar-1-1"].get_height() == -1
+    assert fig.parts["mean"].get_ydata()[0] == 2.5
 
 
 def test_scales_lead_from_data_to_places_of_the_drawing():

@@ -16,7 +16,7 @@ except ModuleNotFoundError as error:
 from minigpt.book import check, diagram
 from minigpt.book.canvas import Diagram
 from minigpt.book.explorable import Explorable, Slider
-from minigpt.book.figures import COLORS, CYCLE, Figure
+from minigpt.book.figures import COLORS, CYCLE, Figure, handle
 from minigpt.book.live import panel, static, watch
 from minigpt.book.quiz import quiz
 from minigpt.book.setting import seeds, setting
@@ -31,6 +31,7 @@ __all__ = [
     "Slider",
     "check",
     "diagram",
+    "handle",
     "panel",
     "quiz",
     "seeds",

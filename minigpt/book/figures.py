@@ -24,7 +24,7 @@ import matplotlib
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure as MatplotlibFigure
 
-__all__ = ["COLORS", "CYCLE", "Figure", "PAPER"]
+__all__ = ["COLORS", "CYCLE", "Figure", "PAPER", "handle"]
 
 # Okabe and Ito's colour-blind safe palette, one hue for each part wherever it appears.
 COLORS = {
@@ -77,6 +77,13 @@ matplotlib.rcParams.update(_RC)
 VARIABLES = {value: f"var(--qp-{name}, {value})" for name, value in COLORS.items()} | {
     PAPER: f"var(--qp-paper, {PAPER})"
 }
+
+
+def handle(color: str) -> dict:
+    """How `plot` shall draw a point that a reader can drag: a finger finds its ring."""
+    name = COLORS[color]
+    ring = {"markeredgewidth": 9, "markeredgecolor": (name, 0.2)}
+    return {"color": name, "markersize": 14, "clip_on": False, **ring}
 
 
 class Figure:

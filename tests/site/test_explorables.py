@@ -271,7 +271,7 @@ def test_a_part_is_dragged_and_its_control_follows(probe):
 
 
 def test_a_slider_by_factors_hands_on_the_value_itself(probe):
-    page, element = probe(
+    _, element = probe(
         proof=[{"height": 0.01}], height=book.Slider(0.001, 10, 0.5, 1, log=True)
     )
     control = "figure => figure.querySelector('input').value"
