@@ -26,5 +26,4 @@ for (const rung of rungs) {
   });
 }
 
-ladder.classList.add("qp-live");
-open(ladder.querySelector('[data-rung="residual"]') ?? rungs[0]);
+open(ladder.querySelector(".qp-open"));

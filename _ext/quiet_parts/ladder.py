@@ -24,6 +24,9 @@ DEPTHS = (2, 12)
 # A mean further from zero than this many standard errors, with all seeds on one side,
 # is a difference. Chapter 13 says why, and has the same number.
 LIMIT = 4.6
+FIRST = "residual"  # open until another is chosen: the cliff
+# Before the list is drawn: if the closed parts vanished later, the page would jump.
+LIVE = '<script>document.currentScript.parentElement.classList.add("qp-live")</script>'
 STRIP = {"width": 240, "height": 36, "low": 2.4, "high": 3.5, "pad": 8}
 
 
@@ -163,7 +166,7 @@ def draw_ladder(app, docname: str) -> str:
         "spread over seeds. A setting is a learning rate and a start."
     )
     return (
-        f'<figure class="qp-ladder">{draw_axis()}<ol>{"".join(items)}</ol>'
+        f'<figure class="qp-ladder">{LIVE}{draw_axis()}<ol>{"".join(items)}</ol>'
         f"<figcaption>{caption}{draw_key()}</figcaption></figure>"
     )
 
@@ -171,11 +174,13 @@ def draw_ladder(app, docname: str) -> str:
 def draw_item(rung: Rung, below: Rung | None, where: str) -> str:
     """One rung: drawing, name, dots, and below them what it changes and did."""
     key, words, config = rung.key, rung.words, rung.config
+    opened = ' class="qp-open"' if key == FIRST else ""
     small = diagram.rung(
         config.order, norm=config.norm, mlp=config.mlp, dropout=config.dropout > 0
     )
     return (
-        f'<li data-rung="{key}"><div class="qp-rung">'
+        f'<li data-rung="{key}"{opened}>'
+        '<div class="qp-rung">'
         f'<div class="qp-rung-drawing">{small.svg(hidden=True)}</div>'
         f'<div class="qp-rung-name"><h3 id="rung-{key}">'
         f'<button type="button">{escape(words["name"])}</button></h3>'

@@ -35,7 +35,7 @@ def shown(index) -> dict[str, str]:
     """Rung -> what the page says of it."""
     figure = re.search(r'<figure class="qp-ladder">.*?</figure>', index, re.S)[0]
     items = re.findall(
-        r'<li data-rung="(\w+)">(.*?)(?=<li data-rung|</ol>)', figure, re.S
+        r'<li data-rung="(\w+)"[^>]*>(.*?)(?=<li data-rung|</ol>)', figure, re.S
     )
     return dict(items)
 
