@@ -46,6 +46,14 @@ def test_figure_is_drawn_the_same_twice():
     assert draw()._repr_html_() == draw()._repr_html_()
 
 
+def test_figure_lies_where_it_lay_however_often_it_is_drawn():
+    fig = book.Figure(alt=ALT, rows=2, cols=2, size=(4.2, 4))
+    for ax in fig.axes[:2]:
+        ax.set(aspect="equal", title="of all six: 6", xlim=(-2, 2), ylim=(-2, 2))
+    first = fig.svg()
+    assert fig.svg() == first and fig.scales() == fig.scales()
+
+
 def test_figures_of_one_page_share_no_ids():
     ids = [set(re.findall(r'id="([^"]+)"', draw(s)._repr_html_())) for s in (1, 2)]
     assert ids[0] and not ids[0] & ids[1]

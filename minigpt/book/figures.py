@@ -199,6 +199,8 @@ class Figure:
             # The reader's browser sets the text, in a font that has the glyph.
             warnings.filterwarnings("ignore", message="Glyph .* missing from font")
             FigureCanvasSVG(self.figure).print_svg(buffer, metadata={"Date": None})
+        # A second layout would begin at the first one's places, and end elsewhere.
+        self.figure.set_layout_engine("none")
         drawn = _tidy(buffer.getvalue(), self.alt).removesuffix("</svg>")
         drawn = _CHOICE.sub(lambda m: _choice(self.choices[int(m[1])]), drawn)
         inner = [diagram.nested(self._box(ax)) for diagram, ax in self.placed]

@@ -39,7 +39,9 @@ def changes(drawings: list[str]) -> dict:
         for tree, frame in zip(trees, frames):
             frame.append(seen.setdefault(look(tree, place), len(seen)))
         values.append(list(seen))
-    return {"places": [list(p) for p in found], "values": values, "frames": frames}
+    # A page sets `href` where the document has `xlink:href`; the plain one counts.
+    places = [[way, what.rpartition("}")[2]] for way, what in found]
+    return {"places": places, "values": values, "frames": frames}
 
 
 def compare(one: ET.Element, two: ET.Element, way: tuple, found: dict) -> None:

@@ -152,6 +152,21 @@ def test_each_frame_is_the_drawing_of_its_setting(alone):
         assert same[0] == same[1], f"slope {slope}, {kind}"
 
 
+def test_marks_follow_their_setting(alone):
+    """Matplotlib draws a mark by reference: its frames differ in `xlink:href`."""
+
+    def marks(kind):
+        fig = book.Figure(alt=f"Three marks of kind {kind}.")
+        fig.ax.plot([0, 1, 2], [0, 1, 2], "os^"[kind], ms=20)
+        return fig
+
+    _, element = alone(book.Explorable(marks, "Move.", kind=[0, 1, 2]))
+    element.evaluate(SHOW, {"kind": 2})
+    lost = """figure => [...figure.querySelectorAll('svg use')]
+        .filter(use => !figure.querySelector(use.href.baseVal)).length"""
+    assert element.evaluate(lost) == 0
+
+
 def test_telling_frame_is_shown_on_demand_and_in_print(alone):
     figure = book.Explorable(draw, "Move.", telling={"slope": 3}, slope=[1, 2, 3])
     page, element = alone(figure)
