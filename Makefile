@@ -3,13 +3,16 @@ PYTHON ?= python3
 PY := .venv/bin/python
 PORT ?= 8000
 
-.PHONY: help book test train bench export execute serve stamp clean env
+.PHONY: help book pdf test train bench export execute serve stamp clean env
 
 help:     ## list the targets
 	@grep -E '^[a-z]+: .*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
 book: env ## build the site and serve it (SERVE=0: only build)
 	$(PY) tools/site.py build $(if $(filter 0,$(SERVE)),,--serve --port $(PORT))
+
+pdf: env  ## print the book as one PDF, with Chromium (ARGS="--paper letter")
+	$(PY) tools/pdf.py $(ARGS)
 
 test: env ## everything CI runs
 	$(PY) tools/check.py

@@ -28,8 +28,12 @@ WORKFLOWS = {path.stem: load(path.stem) for path in sorted(FOLDER.glob("*.yml"))
 JOBS = {f"{w}/{j}": job for w in WORKFLOWS for j, job in WORKFLOWS[w]["jobs"].items()}
 
 
+# A job that calls another workflow has no steps of its own.
+CALLS = {name: job["uses"] for name, job in JOBS.items() if "uses" in job}
+
+
 def steps(job: dict, key: str) -> list[str]:
-    return [step[key] for step in job["steps"] if key in step]
+    return [step[key] for step in job.get("steps", []) if key in step]
 
 
 def version(text: str) -> tuple[int, ...]:
@@ -99,9 +103,13 @@ def test_nothing_is_permitted_but_by_a_job(name):
 @pytest.mark.parametrize("name", JOBS)
 def test_each_job_is_bounded(name):
     job = JOBS[name]
-    assert 0 < job["timeout-minutes"] <= 60
+    assert name in CALLS or 0 < job["timeout-minutes"] <= 60
     writes = {k for k, v in job["permissions"].items() if v == "write"}
-    allowed = {"publish/deploy": {"pages", "id-token"}, "weekly/report": {"issues"}}
+    allowed = {
+        "publish/deploy": {"pages", "id-token"},
+        "weekly/publish": {"pages", "id-token"},
+        "weekly/report": {"issues"},
+    }
     assert writes == allowed.get(name, set())
 
 
@@ -144,7 +152,7 @@ def test_the_matrix_covers_systems_and_bounds():
 
 def test_every_job_runs_a_supported_python():
     for name, job in JOBS.items():
-        for step in job["steps"]:
+        for step in job.get("steps", []):
             asked = step.get("with", {}).get("python-version", "")
             if asked and "matrix" not in asked:
                 assert version(asked) in supported_pythons(), name
@@ -166,6 +174,39 @@ def test_what_is_published_carries_its_own_address():
     commands = steps(job, "run")
     assert commands.index("make stamp") < commands.index("make book SERVE=0")
     assert JOBS["publish/deploy"]["environment"]["name"] == "github-pages"
+
+
+def test_the_status_page_shows_the_tests_of_the_same_commit():
+    """The tests' results, and each week those as on Colab, go to the build."""
+    assert CALLS == {
+        "publish/tests": "$/.github/workflows/test.yml",
+        "weekly/publish": "$/.github/workflows/publish.yml",
+    }
+    assert JOBS["publish/build"]["needs"] == "tests"
+    assert JOBS["weekly/publish"]["needs"] == "colab"
+    kept = {
+        step["with"]["name"]: step["with"]["path"]
+        for name in ("test/book", "weekly/colab")
+        for step in JOBS[name]["steps"]
+        if "upload-artifact" in step.get("uses", "")
+    }
+    assert kept["status-tests"] == kept["status-colab"] == "_build/status/"
+    (got,) = (
+        step["with"]
+        for step in JOBS["publish/build"]["steps"]
+        if "download-artifact" in step.get("uses", "")
+    )
+    assert got["pattern"] == "status-*" and got["path"] == "_build/status"
+    # A failed test is published, as failed; so is a failed week.
+    for name in ("publish/build", "publish/deploy", "weekly/publish"):
+        assert "!cancelled()" in JOBS[name]["if"]
+
+
+def test_the_pdf_is_published_beside_the_pages():
+    commands = steps(JOBS["publish/build"], "run")
+    build, pdf = commands.index("make book SERVE=0"), commands.index("make pdf")
+    (copy,) = (i for i, c in enumerate(commands) if "_build/pdf/*.pdf" in c)
+    assert build < pdf < copy
 
 
 def test_the_weekly_run_is_like_colab():

@@ -17,9 +17,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
+from tools import results  # noqa: E402
 from tools.environment import BUILD, environment_python, notebook_environment  # noqa: E402
 
 KERNEL = "minigpt-wheel"
+MACHINE = "machine"  # the result that says on what the chapters ran
+VERSIONS = """
+import json, platform, importlib.metadata as m
+names = ("torch", "numpy", "minigpt")
+versions = {name: m.version(name) for name in names}
+print(json.dumps({"python": platform.python_version()} | versions))
+"""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -39,6 +47,10 @@ def main(argv: list[str] | None = None) -> int:
         if not args.here:
             python = install_wheel(BUILD / "wheel-env")
         environ["JUPYTER_PATH"] = str(kernelspec(Path(folder, "jupyter"), python))
+        results.forget("run", [notebook.stem for notebook in notebooks])
+        results.keep(
+            "checks", MACHINE, "passed", **results.machine(), **versions(python)
+        )
         for notebook in notebooks:
             alone = Path(folder, "run", notebook.stem)
             alone.mkdir(parents=True)
@@ -77,13 +89,20 @@ def kernelspec(folder: Path, python: Path) -> Path:
     return folder
 
 
+def versions(python: Path) -> dict[str, str]:
+    """Of the Python that the kernels run, and of what it imports."""
+    command = [str(python), "-c", VERSIONS]
+    done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8")
+    return json.loads(done.stdout) if done.returncode == 0 else {}
+
+
 def compare(folder: Path, timeout: int, environ: dict[str, str]) -> int:
     workers = str(min(2, os.cpu_count() or 1))
     command = [sys.executable, "-m", "pytest", str(folder), "-q", "--no-header"]
     command += ["--rootdir", str(folder), "-p", "no:cacheprovider", "-c", os.devnull]
     command += ["-p", "tools.nbval_strict", "--nbval", "--nbval-kernel-name", KERNEL]
     command += ["--nbval-sanitize-with", str(ROOT / "tools" / "nbval_sanitize.cfg")]
-    command += [f"--nbval-cell-timeout={timeout}"]
+    command += [f"--nbval-cell-timeout={timeout}", "--keep-results"]
     # One worker per notebook: the cells of one notebook share a kernel.
     command += ["-n", workers, "--dist", "loadfile"]
     environ["PYTHONPATH"] = str(ROOT)  # for the plugin; the kernel does not see it

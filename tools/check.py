@@ -15,14 +15,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
+from tools import browser as browsers  # noqa: E402
+from tools import results  # noqa: E402
 from tools.environment import notebook_environment  # noqa: E402
 
-CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chrome")
 NEED_NPM = (
     "npm, which comes with Node.js 18 or newer (nodejs.org or your package manager)"
-)
-NEED_CHROMIUM = (
-    "Chromium (Debian, Ubuntu: apt-get install chromium), or set CHROMIUM=path"
 )
 
 
@@ -33,6 +31,8 @@ class LeftOut(Exception):
 def main() -> int:
     os.environ.update(notebook_environment())
     os.chdir(ROOT)
+    for kind in ("run", "reseed", "checks"):
+        results.forget(kind)
     rows = [run(name, check) for name, check in CHECKS.items()]
     print(
         "\n"
@@ -56,7 +56,9 @@ def run(name: str, check: Callable[[], int | None]) -> tuple[str, str, float]:
         print(f"Left out. To run this check, install {missing}")
         state = "left out"
     print(f"=== {name}: {state}", flush=True)
-    return name, state, time.perf_counter() - start
+    seconds = time.perf_counter() - start
+    results.keep("checks", name, state.lower(), seconds=round(seconds, 1))
+    return name, state, seconds
 
 
 def python(*arguments: str) -> int:
@@ -105,15 +107,13 @@ def browser() -> int:
             "what the site build needs, first; there is no built site to open"
         )
     if not chromium():
-        raise LeftOut(NEED_CHROMIUM)
+        raise LeftOut(browsers.NEEDED)
     return python("-m", "pytest", "tests/site", "-q", "--durations", "5")
 
 
 def chromium() -> str | None:
     """A Chromium to test with; installed here if this is Debian and we may."""
-    found = os.environ.get("CHROMIUM") or next(
-        filter(None, map(shutil.which, CHROMIUM)), None
-    )
+    found = browsers.chromium()
     if (
         not found
         and shutil.which("apt-get")

@@ -20,6 +20,7 @@ import nbformat
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
+from tools import results  # noqa: E402
 from tools.environment import notebook_environment  # noqa: E402
 from tools.execute import Stopped, execute  # noqa: E402
 
@@ -49,9 +50,11 @@ def changed(path: Path, timeout: int) -> list[str]:
     """Report of one chapter: the verdicts that other seeds turn, or that all held."""
     shown = nbformat.read(path, as_version=4)
     start = time.perf_counter()
+    results.forget("reseed", [path.stem])
     try:
         other = nbformat.reads(execute(path, timeout), as_version=4)
     except Stopped as error:
+        keep(path, [f"FAILED {error}"], 0, start)
         return [f"FAILED {error}"]
     failed, held = [], 0
     for before, after in zip(shown.cells, other.cells):
@@ -62,8 +65,29 @@ def changed(path: Path, timeout: int) -> list[str]:
             failed.append(f"FAILED {path.name} [{before.id}]: {turned[0]}")
     if not held:
         failed.append(f"FAILED {path.name}: it prints no verdict")
+    keep(path, failed, held, start)
     seconds = time.perf_counter() - start
     return failed or [f"reseed: {path.name}: {held} verdicts hold, {seconds:.0f} s"]
+
+
+def keep(path: Path, failed: list[str], held: int, start: float) -> None:
+    """What the status page says of it."""
+    results.keep(
+        "reseed",
+        path.stem,
+        "failed" if failed else "passed",
+        verdicts=held,
+        seeds=os.environ["MINIGPT_SEEDS"],
+        seconds=round(time.perf_counter() - start, 1),
+        failed=[where_and_what(line, path) for line in failed[:5]],
+    )
+
+
+def where_and_what(line: str, path: Path) -> dict[str, str]:
+    cell = re.search(r"\[([\w-]+)\]", line)
+    said = line.removeprefix("FAILED ").removeprefix(path.name)
+    said = re.sub(r"^[^\]]*\]:|^[,:]", "", said)
+    return {"where": cell[1] if cell else "", "message": results.plain(said)}
 
 
 def verdicts(cell) -> list[str]:

@@ -133,7 +133,7 @@ def frame() -> str:
 def content() -> str:
     """A digest of what the pages hold: chapters, Markdown, sources, style, records."""
     files = [*chapters(), *ROOT.glob("*.md"), ROOT / "references.bib", vendor.LOCK]
-    for folder in ("_static", "_assets/quiet-parts"):
+    for folder in ("_static", "_assets/quiet-parts", "_build/status"):
         files += (path for path in (ROOT / folder).rglob("*") if path.is_file())
     package = (ROOT / "minigpt").rglob("*")  # drawings, lines of code, numbers
     files += (path for path in package if path.suffix in {".py", ".json"})

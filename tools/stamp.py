@@ -147,8 +147,8 @@ def stamp_readme(text: str, to: Repository) -> str:
     links = {
         "book": to.pages,
         "issues": f"{to.url}/issues",
-        "tests": f"{to.url}/actions/workflows/test.yml",
-        "badge": f"{to.url}/actions/workflows/test.yml/badge.svg?branch={to.branch}",
+        "tests": f"{to.url}/actions/workflows/publish.yml",
+        "badge": f"{to.url}/actions/workflows/publish.yml/badge.svg?branch={to.branch}",
     }
 
     def link(found: re.Match) -> str:

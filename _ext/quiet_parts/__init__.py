@@ -8,6 +8,7 @@
 `glossary`  the terms in English and Korean
 `claims`    the marked sentences, and the page that lists their evidence
 `reading`   the time that a chapter takes to read
+`status`    what the last run of the tests found
 `sources`   the list of references, with the places that use them
 `notes`     citations and terms that open in place
 `onepage`   the quiet parts on one page
@@ -15,6 +16,7 @@
 `addresses` canonical addresses, sitemap.xml, robots.txt, 404.html
 `share`     what other sites show of a page: description, card, data about the book
 `cards`     the pictures that `share` names, one for each chapter
+`status`    what the last run of the tests found
 `feed`      the page of changes and feed.xml, from CHANGELOG.md
 `finish`    what is left to mend in the finished pages
 """
@@ -36,6 +38,7 @@ from quiet_parts import (
     settings,
     share,
     sources,
+    status,
 )
 
 __all__ = ["setup"]
@@ -56,6 +59,7 @@ PARTS = (
     share,
     cards,
     feed,
+    status,
     finish,
 )
 

@@ -33,6 +33,9 @@ def address(app, pagename: str) -> str | None:
 
 def set_address(app, pagename, templatename, context, doctree):
     context["pageurl"] = address(app, pagename)
+    # It lies beside the pages where they are published; at home `make pdf` makes it.
+    base = app.config.html_baseurl
+    context["book_pdf"] = base and f"{base}the-quiet-parts.pdf"
     context["is_apart"] = pagename in APART
 
 

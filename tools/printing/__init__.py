@@ -1,0 +1,1 @@
+"""How the pages of the site become one book for paper: `tools/pdf.py` uses it."""
