@@ -6,7 +6,7 @@
 
   const small = "⁰¹²³⁴⁵⁶⁷⁸⁹";
   const count = v => {
-    if (v < 1e6) return v.toLocaleString("en");
+    if (v < 1e6) return String(v).replace(/\B(?=(\d{3})+$)/g, ",");
     const [digits, power] = v.toExponential(1).split("e+");
     return `${digits} · 10${[...power].map(c => small[c]).join("")}`;
   };
