@@ -15,7 +15,7 @@ import pytest
 from nbclient import NotebookClient
 
 from minigpt import book
-from minigpt.book import frames
+from minigpt.book import explorable, frames
 from minigpt.book.token_figure import token_figure
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -76,6 +76,18 @@ def test_a_diagram_stands_where_its_axes_stood():
     assert inner.get("viewBox") == " ".join(f"{n:g}" for n in drawing.view)
     assert len(inner.findall(f"{{{frames.SVG}}}rect")) > 4
     assert 0 < at[3] < float(svg.get("viewBox").split()[3]) / 2
+
+
+def test_a_hidden_part_is_drawn_and_not_shown():
+    fig = book.Figure(alt=ALT)
+    for name in ("seen", "unseen"):
+        fig.part(fig.ax.plot([0, 1])[0], name, hidden=name == "unseen")
+    parts = {g.get("data-part"): g for g in ET.fromstring(fig.svg()).iter()}
+    assert parts["unseen"].find(f"{{{frames.SVG}}}path").get("d")
+    assert parts["unseen"].get("style") == "display:none"
+    assert parts["seen"].get("style") is None
+    found = explorable._parts(fig.svg())
+    assert found["unseen"] == [] and len(found["seen"]) == 4
 
 
 def test_a_part_to_click_says_what_it_sets():

@@ -255,7 +255,9 @@ def _parts(svg: str) -> dict[str, list | str]:
             continue
         text = group.find(f"{{{SVG}}}text")
         path = group.find(f"{{{SVG}}}path")
-        if text is not None:
+        if "display:none" in group.get("style", ""):
+            found[name] = []
+        elif text is not None:
             found[name] = "".join(text.itertext())
         elif path is not None:
             numbers = re.findall(r"-?[\d.]+", path.get("d"))

@@ -121,15 +121,17 @@ class Figure:
             rows, cols, squeeze=False, sharex=sharex, sharey=sharey
         )
         self.parts: dict[str, object] = {}
+        self.hidden: set[str] = set()
         self.choices: list[dict] = []
         self.placed: list[tuple] = []
         self.axes = list(grid.flat)
         self.ax = self.axes[0]
 
-    def part(self, artist, name: str):
+    def part(self, artist, name: str, hidden: bool = False):
         """Name what a script shall move: a line, a rectangle, a polygon, a text.
 
-        Returns `artist`. In the drawing its group bears `data-part="name"`.
+        Returns `artist`. In the drawing its group bears `data-part="name"`. What is
+        `hidden` is drawn, but not shown until a script makes it visible.
 
         Raises:
             ValueError: if the name is taken, or is not a word in small letters.
@@ -140,6 +142,7 @@ class Figure:
             raise ValueError(f"part {name!r} is there already: name each one once")
         self.parts[name] = artist
         artist.set_gid(f"part-{name}")
+        self.hidden |= {name} if hidden else set()
         return artist
 
     def sets(self, artist, **controls):
@@ -203,6 +206,9 @@ class Figure:
         self.figure.set_layout_engine("none")
         drawn = _tidy(buffer.getvalue(), self.alt).removesuffix("</svg>")
         drawn = _CHOICE.sub(lambda m: _choice(self.choices[int(m[1])]), drawn)
+        for name in self.hidden:
+            mark = f' data-part="{name}"'
+            drawn = drawn.replace(mark, f'{mark} style="display:none"')
         inner = [diagram.nested(self._box(ax)) for diagram, ax in self.placed]
         return "\n".join([drawn.rstrip(), *inner, "</svg>"])
 

@@ -1,0 +1,21 @@
+// The map of stability: a ring around the chosen cell, and the runs behind it.
+({ line, rect, text, visible, alt }, data) => {
+  const show = (name, on, draw) => { visible(name, on); if (on) draw(); };
+  return ({ order, blocks, learning_rate, warm_up }) => {
+    const cell = data.cells[[order, blocks, learning_rate, warm_up].join()];
+    const left = 3 * data.rates.indexOf(learning_rate) + data.depths.indexOf(blocks);
+    const row = -data.orders.indexOf(order);
+    [0, 100].forEach((steps, n) => show(`ring-${n}`, steps === warm_up, () =>
+      rect(`ring-${n}`, left + 0.02, row - 0.47, left + 0.98, row + 0.47, n)));
+    cell.runs.forEach((losses, seed) => {
+      const steps = losses.map((_, i) => 10 * i + 5);
+      ["learns", "fails"].forEach((kind, i) => {
+        const name = `${kind}-${seed}`;
+        show(name, cell.fails[seed] === i, () => line(name, steps, losses, 2));
+      });
+    });
+    text("verdict", cell.says);
+    alt(`Two maps of validation losses. Chosen: ${order}, ${blocks} blocks, learning `
+      + `rate ${learning_rate}, a warm-up of ${warm_up} steps. ${cell.says}.`);
+  };
+}
