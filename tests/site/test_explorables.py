@@ -180,6 +180,21 @@ def test_telling_frame_is_shown_on_demand_and_in_print(alone):
     assert "slope 3" in element.evaluate(words)
 
 
+def marked(kind="o"):
+    fig = book.Figure(alt=f"Two marks of the kind {kind}.")
+    fig.ax.plot([0, 1], [0, 1], kind)
+    return fig
+
+
+def test_a_mark_may_change_its_shape(alone):
+    figure = book.Explorable(marked, "Choose.", kind=["o", "s"])
+    _, element = alone(figure)
+    element.evaluate(SHOW, {"kind": "s"})
+    shown = """figure => { const use = figure.querySelector('use');
+        return figure.querySelector(use.href.baseVal) !== null; }"""
+    assert element.evaluate(shown)
+
+
 def tiles(row="low", column=1):
     fig = book.Figure(alt=f"Four tiles, of which {row} {column} is chosen.")
     for x in (1, 2):

@@ -70,6 +70,7 @@
         if (what === "inner") targets[n].innerHTML = value;
         else if (what === "text") targets[n].textContent = value;
         else if (value === null) targets[n].removeAttribute(what);
+        else if (what[0] === "{") targets[n].setAttributeNS(...what.slice(1).split("}"), value);
         else targets[n].setAttribute(what, value);
       });
     };

@@ -1,12 +1,14 @@
 // The map of stability: a ring around the chosen cell, and the runs behind it.
-({ line, rect, text, visible, alt }, data) => {
+({ line, text, visible, alt }, data) => {
   const show = (name, on, draw) => { visible(name, on); if (on) draw(); };
   return ({ order, blocks, learning_rate, warm_up }) => {
     const cell = data.cells[[order, blocks, learning_rate, warm_up].join()];
     const left = 3 * data.rates.indexOf(learning_rate) + data.depths.indexOf(blocks);
     const row = -data.orders.indexOf(order);
-    [0, 100].forEach((steps, n) => show(`ring-${n}`, steps === warm_up, () =>
-      rect(`ring-${n}`, left + 0.02, row - 0.47, left + 0.98, row + 0.47, n)));
+    const xs = [0.02, 0.98, 0.98, 0.02, 0.02].map(x => left + x);
+    const ys = [-0.47, -0.47, 0.47, 0.47, -0.47].map(y => row + y);
+    [0, 100].forEach((steps, n) =>
+      show(`ring-${n}`, steps === warm_up, () => line(`ring-${n}`, xs, ys, n)));
     cell.runs.forEach((losses, seed) => {
       const steps = losses.map((_, i) => 10 * i + 5);
       ["learns", "fails"].forEach((kind, i) => {
