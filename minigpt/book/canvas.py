@@ -285,13 +285,12 @@ class Diagram:
 
     def nested(self, box: list[float]) -> str:
         """The drawing inside another one, at its left, top, right and bottom edge."""
-        left, top, right, bottom = box
-        place = f'x="{left:g}" y="{top:g}" width="{right - left:g}"'
-        size = " ".join(f"{number:g}" for number in self.view)
-        return (
-            f'<svg {place} height="{bottom - top:g}" viewBox="{size}">\n'
-            f"{self.canvas.svg()}\n</svg>"
-        )
+        x, y, width, height = self.view
+        scale = min((box[2] - box[0]) / width, (box[3] - box[1]) / height)
+        middle = (box[0] + box[2]) / 2 - scale * (x + width / 2)
+        down = (box[1] + box[3]) / 2 - scale * (y + height / 2)
+        place = f"translate({middle:.2f} {down:.2f}) scale({scale:.4f})"
+        return f'<g transform="{place}">\n{self.canvas.svg()}\n</g>'
 
     def __repr__(self) -> str:
         return f"Diagram: {self.caption or self.alt}"
