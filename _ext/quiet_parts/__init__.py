@@ -16,8 +16,8 @@
 `addresses` canonical addresses, sitemap.xml, robots.txt, 404.html
 `share`     what other sites show of a page: description, card, data about the book
 `cards`     the pictures that `share` names, one for each chapter
-`status`    what the last run of the tests found
 `feed`      the page of changes and feed.xml, from CHANGELOG.md
+`search`    the text that the search page searches
 `finish`    what is left to mend in the finished pages
 """
 
@@ -35,6 +35,7 @@ from quiet_parts import (
     notes,
     onepage,
     outline,
+    search,
     settings,
     share,
     sources,
@@ -60,6 +61,7 @@ PARTS = (
     cards,
     feed,
     status,
+    search,
     finish,
 )
 

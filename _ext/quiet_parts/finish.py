@@ -10,6 +10,8 @@ UNUSED = [
     "scripts/fontawesome.js*",
     "webpack-macros.html",
     "sbt-webpack-macros.html",
+    "searchtools.js",
+    "language_data.js",
 ]
 
 

@@ -1,38 +1,7 @@
-"""What a reader does with the site: search, switch colours, move figures, print."""
+"""What a reader does with the site: switch colours, move figures, print."""
 
 import pytest
 from conftest import notebooks
-
-
-def results(page) -> list[str]:
-    page.wait_for_selector("#search-results .search-summary, #search-results li")
-    page.wait_for_timeout(300)
-    return page.eval_on_selector_all(
-        "#search-results li a", "all => all.map(a => a.href)"
-    )
-
-
-def test_search_by_key(visit):
-    page = visit("index.html")
-    page.keyboard.press("Control+k")
-    page.keyboard.type("softmax")
-    page.keyboard.press("Enter")
-    page.wait_for_url("**/search.html?q=softmax*")
-    assert any("02_attention" in link for link in results(page))
-    assert not page.troubles
-
-
-@pytest.mark.parametrize("term", ["residual", "variance", "잔차"])
-def test_search_by_address(visit, term):
-    page = visit(f"search.html?q={term}")
-    assert results(page), f"nothing found for {term!r}"
-    assert not page.troubles
-
-
-def test_search_field_at_the_side_opens(visit):
-    page = visit("index.html")
-    page.click(".qp-search")
-    assert page.is_visible("#pst-search-dialog input")
 
 
 def test_colour_scheme_is_switched_and_kept(visit):
