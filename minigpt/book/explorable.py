@@ -63,7 +63,10 @@ class Slider:
 
     def at(self, value: float) -> float:
         """Where the control stands for a value."""
-        return round(math.log10(value), 6) if self.log else value
+        if not self.log:
+            return value
+        power = round(math.log10(value), 6)
+        return int(power) if power.is_integer() else power  # as a browser writes it
 
     def label(self, value: float) -> str:
         """The value as it is written beside the control."""
