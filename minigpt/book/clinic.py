@@ -320,20 +320,28 @@ def rerun(number: int, seed: int, steps: int | None = None) -> dict[str, dict]:
 def compare(number: int = 1) -> Figure:
     """Validation loss of a patient and of its repair, every recorded seed."""
     who = patient(number)
-    pairs = [("patient", who.plan, "-", "mlp")]
-    pairs += [("repaired", who.cured, "--", "norm")] if who.cured else []
+    cured = who.cured or who.plan  # unseen then: all frames have the same lines
+    pairs = ("patient", who.plan, "-", "mlp"), ("repaired", cured, "--", "norm")
     fig = Figure(
-        alt=f"Validation loss by step of patient {number}"
-        + (" and of the repaired run." if who.cured else ", which needs no repair."),
-        caption=f"Patient {number}: {who.name}. Dotted: letter counts only.",
-        size=(5.4, 2.8),
+        alt=f"Validation loss by step of patient {number}, {who.name}"
+        + (", and of the repaired run." if who.cured else ", which needs no repair."),
+        caption="Dotted: letter counts only.",
+        size=(4.4, 3.0),
     )
     for role, plan, style, color in pairs:
-        for at, run in enumerate(record()[plan].values()):
+        runs = record()[plan].values()
+        ends = [run["val"][-1] for run in runs]
+        words = "no number" if None in ends else f"{sum(ends) / len(ends):.2f}"
+        unseen = role == "repaired" and not who.cured
+        label = "needs no repair" if unseen else f"{role}: {words} at the end"
+        for at, run in enumerate(runs):
             points = _seen(run["steps"], run["val"])
-            label = role if at == 0 else None
-            fig.ax.plot(*points, style, color=COLORS[color], label=label)
+            look = {"color": COLORS[color], "alpha": 0 if unseen else 1}
+            fig.ax.plot(*points, style, label=None if at else label, **look)
     fig.ax.axhline(unigram(), color=COLORS["ink"], linestyle=":", linewidth=1)
     fig.ax.set(xlabel="step", ylabel="validation loss (nats)", ylim=(0, 5))
-    fig.ax.legend()
+    last = max(run["steps"][-1] for runs in record().values() for run in runs.values())
+    fig.ax.set(xlim=(0, last), xticks=range(0, last + 1, 60))
+    fig.ax.set_title(f"{number}: {who.name.partition(':')[0]}", fontsize=11)
+    fig.ax.legend(loc="lower left")
     return fig
