@@ -43,7 +43,9 @@ def description(doctree, is_chapter: bool) -> str:
     quote = next(doctree.findall(nodes.block_quote), None)
     if is_chapter and quote is not None:
         return plain(quote)
-    texts = map(plain, doctree.findall(nodes.paragraph))
+    # TeX would stand there as it is written.
+    paragraphs = (p for p in doctree.findall(nodes.paragraph) if not has_formula(p))
+    texts = map(plain, paragraphs)
     text = next((t for t in texts if t.endswith((".", "?", "!"))), "")
     short = ""
     for sentence in re.split(r"(?<=[.?!]) ", text):
@@ -51,6 +53,10 @@ def description(doctree, is_chapter: bool) -> str:
             break
         short = f"{short} {sentence}".strip()
     return short
+
+
+def has_formula(node) -> bool:
+    return next(node.findall(nodes.math), None) is not None
 
 
 def plain(node) -> str:
