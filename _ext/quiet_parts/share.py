@@ -60,7 +60,8 @@ def has_formula(node) -> bool:
 
 
 def plain(node) -> str:
-    return re.sub(r"\s+", " ", node.astext()).strip()
+    text = re.sub(r"</?[a-z][^>]*>", "", node.astext())  # HTML in Markdown
+    return re.sub(r"\s+", " ", text).strip()
 
 
 def data(app, pagename: str, share: dict, chapter: dict | None) -> str | None:

@@ -185,7 +185,7 @@ def test_page_says_what_others_show(site, name):
     title, text = head.one("og:title"), head.one("og:description")
     assert head.one("description") == head.one("twitter:description") == text
     assert text.endswith((".", "?", "!")) and 30 < len(text) <= 300
-    assert not re.search(r"[\\$`]|\*\*", title + text)
+    assert not re.search(r"[\\$`<>]|\*\*", title + text)
     assert head.one("og:url") == address(name)
     assert head.one("og:site_name") == "The Quiet Parts"
     assert head.one("twitter:card") == "summary_large_image"
