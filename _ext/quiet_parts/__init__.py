@@ -19,6 +19,7 @@
 `feed`      the page of changes and feed.xml, from CHANGELOG.md
 `search`    the text that the search page searches
 `finish`    what is left to mend in the finished pages
+`styles`    one style sheet, of what the pages use
 """
 
 from quiet_parts import (
@@ -40,6 +41,7 @@ from quiet_parts import (
     share,
     sources,
     status,
+    styles,
 )
 
 __all__ = ["setup"]
@@ -63,6 +65,7 @@ PARTS = (
     status,
     search,
     finish,
+    styles,
 )
 
 

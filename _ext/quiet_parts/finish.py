@@ -5,9 +5,15 @@ import re
 from pathlib import Path
 
 TABLE = re.compile(r'<div class="pst-scrollable-table-container">(.*?</table>)', re.S)
+# Most words of code are not coloured: their marks are a third of a page's nodes.
+PLAIN = re.compile(
+    r'<span class="(?:n|p|o|w|nn|nb|bp|nd|ne|na|nv|nt|ni|nl|no|py|go|pm|vm|sx|dl)">'
+    r"([^<]*)</span>"
+)
+CODE = re.compile(r'<div class="highlight"><pre>.*?</pre>', re.S)
 UNUSED = [
     "**/*.map",
-    "scripts/fontawesome.js*",
+    "scripts/*",  # of the theme; page.js does what of it the book uses
     "webpack-macros.html",
     "sbt-webpack-macros.html",
     "searchtools.js",
@@ -38,6 +44,10 @@ def finish(app, error):
 
 
 def mend(text: str) -> str:
+    return tables(CODE.sub(lambda code: PLAIN.sub(r"\1", code[0]), text))
+
+
+def tables(text: str) -> str:
     """Make every Markdown table a named region that scrolls in itself."""
     count = itertools.count(1)
 

@@ -13,12 +13,13 @@ sys.path.insert(0, str(ROOT))
 from tools.stamp import Repository, StampError  # noqa: E402
 
 ASSETS = ROOT / "_assets"
+COPIED = r'class="(?:[^"]*\s)?(?:cell_input|highlight-shell)\b'
 NEEDED = [
     "vendor/.build/node_modules/mathjax/es5/node-main.js",
     "vendor/.build/node_modules/speech-rule-engine/lib/sre.js",
     "vendor/html-manager/dist/embed.js",
     "vendor/source-serif/files/source-serif-4-latin-wght-normal.woff2",
-    "vendor/nanum-gothic/400.css",
+    "vendor/.build/nanum-gothic/files/nanum-gothic-korean-400-normal.woff",
 ]
 
 
@@ -28,7 +29,8 @@ def setup(app):
         app.add_config_value(name, None, "")
     app.connect("config-inited", read_settings, priority=1)
     app.connect("html-page-context", add_context, priority=400)
-    app.add_css_file("vendor/nanum-gothic/400.css")
+    app.connect("html-page-context", drop_unused, priority=900)  # after the themes
+    app.add_js_file("quiet-parts/page.js", loading_method="defer")
     app.add_js_file("quiet-parts/progress.js", loading_method="defer")
 
 
@@ -88,6 +90,21 @@ def add_context(app, pagename, templatename, context, doctree):
 
 def scripts(context):
     return context.get("script_files", [])
+
+
+def drop_unused(app, pagename, templatename, context, doctree):
+    scripts(context)[:] = [s for s in scripts(context) if is_used(s, context)]
+
+
+def is_used(script, context) -> bool:
+    """Whether the page has something for the script to do."""
+    name = str(getattr(script, "filename", None) or "")
+    if "clipboard" in name or "copybutton" in name:
+        return re.search(COPIED, context.get("body", "")) is not None
+    if not name:  # two lines for the theme's search while typing, which is off
+        return "DOCUMENTATION_OPTIONS" not in str(script.attributes.get("body", ""))
+    # Full screen, tooltips and live code: the book has none of them.
+    return "sphinx-book-theme" not in name
 
 
 def colab(app, path: str) -> str | None:

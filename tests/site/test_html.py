@@ -131,12 +131,17 @@ def test_style_sheets_find_their_fonts(site):
         for url in re.findall(r"url\(\s*['\"]?([^'\")]+)", style.read_text("utf-8")):
             if not url.startswith("data:"):
                 assert (style.parent / url).is_file(), f"{style.name}: {url}"
-    korean = site / "_static/vendor/nanum-gothic/400.css"
-    for url in re.findall(r"url\(([^)]+\.woff2)\)", korean.read_text("utf-8")):
-        if not url.endswith(
-            "latin-400-normal.woff2"
-        ):  # the serif has the Latin letters
-            assert (korean.parent / url).is_file(), url
+
+
+def test_one_style_sheet_of_what_is_used(site, pages):
+    """What the themes bring for other books is left out, and what pages use is not."""
+    sheets = [path.name for path in site.rglob("*.css")]
+    assert sheets == ["book.css"]
+    text = (site / "_static" / "book.css").read_text("utf-8")
+    assert len(text) < 160_000  # the themes' sheets are 480 kB
+    for name in (".qp-controls", ".copybtn", ".bd-sidebar-primary", "#search-results"):
+        assert name in text, name
+    assert ".fa-solid" not in text and ".dropdown-menu" not in text
 
 
 def test_web_host_keeps_folders_with_underscore(site):

@@ -67,7 +67,7 @@ def test_fonts_are_the_books_own(visit):
         "[...document.fonts].filter(f => f.status === 'loaded').map(f => f.family)"
     )
     families = {family.strip("'\"") for family in loaded}
-    assert {"Source Serif", "Nanum Gothic"} <= families
+    assert {"Source Serif", "Quiet Parts Korean"} <= families
 
 
 def test_bold_korean_is_drawn(visit):
