@@ -14,10 +14,13 @@ CODE = re.compile(r'<div class="highlight"><pre>.*?</pre>', re.S)
 UNUSED = [
     "**/*.map",
     "scripts/*",  # of the theme; page.js does what of it the book uses
+    "documentation_options.js",
+    "doctools.js",
+    "language_data.js",
+    "searchtools.js",
+    "sphinx_highlight.js",
     "webpack-macros.html",
     "sbt-webpack-macros.html",
-    "searchtools.js",
-    "language_data.js",
 ]
 
 

@@ -14,6 +14,13 @@ from tools.stamp import Repository, StampError  # noqa: E402
 
 ASSETS = ROOT / "_assets"
 COPIED = r'class="(?:[^"]*\s)?(?:cell_input|highlight-shell)\b'
+# Full screen, live code, Sphinx's search and its marks: the book has its own, or none.
+NOT_USED = (
+    "sphinx-book-theme",
+    "documentation_options",
+    "doctools",
+    "sphinx_highlight",
+)
 NEEDED = [
     "vendor/.build/node_modules/mathjax/es5/node-main.js",
     "vendor/.build/node_modules/speech-rule-engine/lib/sre.js",
@@ -103,8 +110,7 @@ def is_used(script, context) -> bool:
         return re.search(COPIED, context.get("body", "")) is not None
     if not name:  # two lines for the theme's search while typing, which is off
         return "DOCUMENTATION_OPTIONS" not in str(script.attributes.get("body", ""))
-    # Full screen, tooltips and live code: the book has none of them.
-    return "sphinx-book-theme" not in name
+    return not any(word in name for word in NOT_USED)
 
 
 def colab(app, path: str) -> str | None:

@@ -27,7 +27,6 @@ IMPORT = re.compile(r"""@import\s+["']([^"']+)["']\s*;""")
 USED = re.compile(r'\b(?:class|id)="([^"]*)"')
 INLINE_SCRIPT = re.compile(r"<script\b[^>]*>(.*?)</script>", re.S)
 NAME = re.compile(r"[.#](-?[A-Za-z_][\w-]*)")
-MADE_BY_SEARCH = {"kind-title", "kind-text", "kind-object", "kind-index"}
 
 
 def setup(app):
@@ -78,7 +77,7 @@ def named_sheets(pages: dict[Path, str], static: Path, memory: Path) -> list[Pat
 
 def used_names(pages, static: Path) -> set[str]:
     """Every class and id in the pages, and every word of a script that could be one."""
-    names = set(MADE_BY_SEARCH)
+    names = set()
     for page in pages:
         for value in set(USED.findall(page)):
             names.update(value.split())

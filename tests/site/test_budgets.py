@@ -23,20 +23,13 @@ ANSWER = 100  # milliseconds
 
 # Every script that a page loads, with what it does there.
 EVERYWHERE = {
-    "documentation_options.js": "tells the other scripts where the site's root is",
-    "doctools.js": "the names that the marking of found words uses",
-    "sphinx_highlight.js": "marks the words that a reader searched for",
     "quiet-parts/page.js": "light and dark, search field, menus",
     "quiet-parts/progress.js": "marks what has been read",
 }
 CODE = {"clipboard.min.js": "copies code", "copybutton.js": "its buttons"}
 NOTES = {"quiet-parts/notes.js": "opens citations and terms in place"}
 LADDER = {"quiet-parts/ladder.js": "shows what a rung adds"}
-SEARCH = {
-    "searchtools.js": "searches",
-    "language_data.js": "the language's endings",
-    "../searchindex.js": "what can be found",
-}
+SEARCH = {"quiet-parts/search.js": "searches"}
 
 
 @pytest.fixture(scope="module")
@@ -85,9 +78,6 @@ def test_scripts(site, name):
     """No script on a page that does not use it."""
     text = (site / f"{name}.html").read_text("utf-8")
     loaded = re.findall(r'<script[^>]*\bsrc="(?:\.\./)*_static/([^"?]+)', text)
-    loaded += [
-        "../" + s for s in re.findall(r'<script[^>]*\bsrc="(searchi[^"?]+)', text)
-    ]
     wanted = dict(EVERYWHERE)
     if re.search(r'class="(?:[^"]*\s)?(?:cell_input|highlight-shell)\b', text):
         wanted |= CODE
