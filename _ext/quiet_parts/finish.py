@@ -14,7 +14,6 @@ CODE = re.compile(r'<div class="highlight"><pre>.*?</pre>', re.S)
 UNUSED = [
     "**/*.map",
     "scripts/*",  # of the theme; page.js does what of it the book uses
-    "documentation_options.js",
     "doctools.js",
     "language_data.js",
     "searchtools.js",

@@ -106,7 +106,7 @@ def drop_unused(app, pagename, templatename, context, doctree):
 def is_used(script, context) -> bool:
     """Whether the page has something for the script to do."""
     name = str(getattr(script, "filename", None) or "")
-    if "clipboard" in name or "copybutton" in name:
+    if any(word in name for word in FOR_CODE):
         return re.search(COPIED, context.get("body", "")) is not None
     if not name:  # two lines for the theme's search while typing, which is off
         return "DOCUMENTATION_OPTIONS" not in str(script.attributes.get("body", ""))
