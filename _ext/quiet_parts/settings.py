@@ -15,12 +15,8 @@ from tools.stamp import Repository, StampError  # noqa: E402
 ASSETS = ROOT / "_assets"
 COPIED = r'class="(?:[^"]*\s)?(?:cell_input|highlight-shell)\b'
 # Full screen, live code, Sphinx's search and its marks: the book has its own, or none.
-NOT_USED = (
-    "sphinx-book-theme",
-    "documentation_options",
-    "doctools",
-    "sphinx_highlight",
-)
+NOT_USED = ("sphinx-book-theme", "doctools", "sphinx_highlight")
+FOR_CODE = ("clipboard", "copybutton", "documentation_options")  # which they read
 NEEDED = [
     "vendor/.build/node_modules/mathjax/es5/node-main.js",
     "vendor/.build/node_modules/speech-rule-engine/lib/sre.js",
