@@ -40,7 +40,8 @@ COLORS = {
     "amber": "#e69f00",
     "rose": "#cc79a7",
 }
-CYCLE = [COLORS[name] for name in ("attention", "mlp", "norm", "rose", "amber", "sky")]
+# For series that are no part of the block.
+CYCLE = [COLORS[name] for name in ("accent", "amber", "sky", "rose", "ink", "muted")]
 PAPER = "#ffffff"  # the ground that labels inside a figure may be filled with
 
 _RC = {
