@@ -49,10 +49,11 @@ async function main() {
   process.stdout.write(JSON.stringify({set, glyphs}));
 }
 
-// A word before a bracket is a function: "SiLU of z", not "SiLU z".
+// A word before a bracket is a function: "SiLU of z", not "SiLU z". A wide gap parts two
+// formulas, which a comma does for the ear.
 function spoken(tex) {
-  return tex.replace(/\\text\{([A-Za-z]+)\}(?='?\s*(\\[bB]igg?l?|\\left)?\()/g,
-    "\\mathrm{$1}");
+  const word = /\\text\{([A-Za-z]+)\}(?='?\s*(\\[bB]igg?l?|\\left)?\()/g;
+  return tex.replace(/([^,;:.\s])\s*\\qquad/g, "$1,\\qquad").replace(word, "\\mathrm{$1}");
 }
 
 function mended(words) {

@@ -1,0 +1,76 @@
+"""Formulas: each is drawn, is read aloud in words, and is copied as TeX."""
+
+import re
+
+import pytest
+from bs4 import BeautifulSoup
+from conftest import documents
+
+RMS = (
+    "rms of x equals the square root of 1 over D the sum from i equals 1 to D of x sub "
+    "i squared plus epsilon comma y sub i equals gamma sub i times the fraction with "
+    "numerator x sub i and denominator rms of x"
+)
+JACOBIAN = (
+    "the fraction with numerator partial x hat and denominator partial x equals 1 over "
+    "s times open paren I minus 1 over D bold 1 bold 1 transpose minus 1 over D x hat x"
+    " hat transpose close paren"
+)
+
+
+def formulas(site, name) -> list:
+    text = (site / f"{name}.html").read_text("utf-8")
+    return BeautifulSoup(text, "html.parser").select(".math")
+
+
+@pytest.mark.parametrize("name", documents())
+def test_every_formula_has_words(site, name):
+    for math in formulas(site, name):
+        (formula,) = math.select(".qp-formula")
+        assert formula["role"] == "img"
+        words = formula["aria-label"]
+        assert re.search("[A-Za-z0-9]", words), math
+        assert not re.search(r"[\\{}$^_]", words), words
+        assert math.find("svg"), words
+
+
+def test_book_has_formulas(site):
+    assert sum(len(formulas(site, name)) for name in documents()) > 500
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("chapters/07_rmsnorm", RMS),
+        ("chapters/06_layernorm", JACOBIAN),
+        ("chapters/01_text", "natural log of 2"),
+        ("chapters/05_residual", "N choose k"),
+    ],
+)
+def test_words_of_a_formula(site, name, words):
+    spoken = [
+        math.select_one(".qp-formula")["aria-label"] for math in formulas(site, name)
+    ]
+    assert words in spoken, "\n".join(spoken)
+
+
+def test_a_copied_formula_is_tex(visit):
+    page = visit("chapters/07_rmsnorm.html")
+    text = page.evaluate(
+        """() => {
+            const range = document.createRange();
+            range.selectNode(document.querySelector('#the-formula div.math'));
+            getSelection().addRange(range);
+            return getSelection().toString();
+        }"""
+    )
+    assert text.strip().startswith("$$") and r"\sqrt{" in text
+
+
+def test_a_formula_is_as_large_without_its_font(visit):
+    """Its size hangs on the size of the text, and not on the letters' shapes."""
+    page = visit("chapters/07_rmsnorm.html")
+    drawing = page.query_selector("#the-formula div.math svg")
+    before = drawing.bounding_box()["width"]
+    page.add_style_tag(content="* { font-family: monospace !important }")
+    assert drawing.bounding_box()["width"] == pytest.approx(before, abs=0.01)
