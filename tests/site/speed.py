@@ -117,6 +117,10 @@ class Meter:
         self.cdp.on("Network.loadingFinished", self.on_finished)
         self.reset()
 
+    def close(self):
+        """A page that is slowed down keeps a core busy for as long as it is open."""
+        self.context.close()
+
     def reset(self):
         self.names, self.bytes = {}, {}
 
