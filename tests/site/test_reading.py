@@ -143,6 +143,8 @@ def test_progress_moves_nothing(visit, name, width):
         '.bd-article h2, .qp-chapters li, .qp-nav li, .qp-prev-next')]
         .map(e => Math.round(e.getBoundingClientRect().top + scrollY))"""
     page = visit(f"{name}.html", width=width)
+    page.reload()  # the first visit of all may still be set in the system's font
+    page.wait_for_timeout(300)
     before = page.evaluate(places)
     keep(page, pages={n: {"seen": ["x"], "of": 3} for n in chapters()[:12]})
     page.wait_for_timeout(300)
