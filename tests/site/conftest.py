@@ -1,9 +1,9 @@
 """The built site, served below a path as a web host does, and one browser for all."""
 
+import contextlib
 import functools
 import http.server
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -13,28 +13,13 @@ import pytest
 import yaml
 
 from tools import stamp
+from tools.browser import FLAGS, chromium
 
 ROOT = Path(__file__).resolve().parents[2]
 SHOTS = ROOT / "_build" / "shots"
 # Where GitHub Pages shows the book.
 PUBLIC = stamp.decide(ROOT, os.environ.get("BOOK_REPOSITORY_URL"), None).pages
 BELOW = "/repo/"  # where the tests' host shows the site, as GitHub Pages does
-NAMES = (
-    "chromium",
-    "chromium-browser",
-    "google-chrome",
-    "google-chrome-stable",
-    "chrome",
-)
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 
 
 def documents() -> list[str]:
@@ -50,14 +35,6 @@ def notebooks() -> list[str]:
 
 def chapters() -> list[str]:
     return [name for name in notebooks() if name.split("/")[1][0].isdigit()]
-
-
-def chromium() -> str | None:
-    """The system's Chromium; no browser is ever downloaded."""
-    wanted = os.environ.get("CHROMIUM")
-    if wanted:
-        return wanted if Path(wanted).exists() else shutil.which(wanted)
-    return next((path for path in map(shutil.which, NAMES) if path), None)
 
 
 @pytest.fixture(scope="session")
@@ -83,14 +60,21 @@ class Host(http.server.SimpleHTTPRequestHandler):
         pass
 
 
-@pytest.fixture(scope="session")
-def address(site) -> str:
-    handler = functools.partial(Host, directory=str(site))
+@contextlib.contextmanager
+def serve(host: type, site: Path, below: str = BELOW):
+    """The address at which a host of this kind shows the site."""
+    handler = functools.partial(host, directory=str(site))
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_address[1]}{BELOW}"
+    yield f"http://127.0.0.1:{server.server_address[1]}{below}"
     server.shutdown()
     server.server_close()
+
+
+@pytest.fixture(scope="session")
+def address(site) -> str:
+    with serve(Host, site) as address:
+        yield address
 
 
 @pytest.fixture(scope="session", autouse=True)

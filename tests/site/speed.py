@@ -1,9 +1,7 @@
 """What a page costs: bytes on the wire, first paint, shifts, answers to the reader."""
 
 import contextlib
-import functools
 import gzip
-import http.server
 import threading
 from pathlib import Path
 from typing import ClassVar
@@ -69,17 +67,6 @@ class GzipHost(Host):
 
 
 GzipHost.fonts.set()
-
-
-@contextlib.contextmanager
-def serve(site: Path):
-    """The address at which the site can be visited."""
-    handler = functools.partial(GzipHost, directory=str(site))
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_address[1]}{BELOW}"
-    server.shutdown()
-    server.server_close()
 
 
 OBSERVE = """

@@ -9,8 +9,8 @@ import json
 import re
 
 import pytest
-from conftest import SHOTS, documents
-from speed import GzipHost, Meter, serve
+from conftest import SHOTS, documents, serve
+from speed import GzipHost, Meter
 
 PAGES = [*documents(), "search"]
 # The landing page, the longest chapter, one with many formulas, one with much Korean.
@@ -39,7 +39,7 @@ SEARCH = {"quiet-parts/search.js": "searches"}
 
 @pytest.fixture(scope="module")
 def host(site):
-    with serve(site) as address:
+    with serve(GzipHost, site) as address:
         yield address
 
 

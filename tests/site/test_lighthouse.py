@@ -13,9 +13,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import FLAGS, ROOT, chromium
-from speed import serve
+from conftest import ROOT, serve
+from speed import GzipHost
 from test_budgets import meter, note  # noqa: F401 (a fixture)
+
+from tools.browser import FLAGS, chromium
 
 PAGES = ["index", "chapters/04_depth", "chapters/08_block"]
 CATEGORIES = ["performance", "accessibility", "best-practices", "seo"]
@@ -47,7 +49,7 @@ def lighthouse() -> Path:
 
 @pytest.fixture(scope="module")
 def host(site):
-    with serve(site) as address:
+    with serve(GzipHost, site) as address:
         yield address
 
 

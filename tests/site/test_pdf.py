@@ -10,7 +10,9 @@ import nbformat
 import pikepdf
 import pypdfium2
 import pytest
-from conftest import ROOT, chapters, chromium, documents, notebooks
+from conftest import ROOT, chapters, documents, notebooks
+
+from tools.browser import chromium
 
 FOLD = re.compile(
     r"<details>\s*<summary>(Solution|Hint)[^<]*</summary>(.*?)</details>", re.DOTALL

@@ -1,6 +1,5 @@
 """How readers come: addresses, sitemap, 404 page, cards that others show, the feed."""
 
-import functools
 import http.server
 import json
 import os
@@ -8,7 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-import threading
 from datetime import datetime
 from html.parser import HTMLParser
 from pathlib import Path
@@ -16,7 +14,7 @@ from urllib.parse import urljoin, urlsplit
 from xml.etree import ElementTree as xml
 
 import pytest
-from conftest import PUBLIC, ROOT, chapters, documents, notebooks, settle
+from conftest import PUBLIC, ROOT, chapters, documents, notebooks, serve, settle
 from PIL import Image
 
 sys.path.insert(0, str(ROOT / "_ext"))
@@ -144,12 +142,8 @@ class Pages(http.server.SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def host(site):
-    handler = functools.partial(Pages, directory=str(site))
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_address[1]}{PATH}"
-    server.shutdown()
-    server.server_close()
+    with serve(Pages, site, PATH) as address:
+        yield address
 
 
 @pytest.mark.parametrize("wrong", ["nothing.html", "chapters/old/04_deep.html", "a/b/"])
