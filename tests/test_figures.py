@@ -34,9 +34,7 @@ def test_figure_is_one_labelled_svg_that_follows_the_theme():
     markup = draw()._repr_html_()
     assert markup.count("<svg") == 1
     assert 'role="img" aria-label="A solid line of slope 1."' in markup
-    assert (
-        "var(--qp-ink, #1f2328)" in markup and "var(--qp-attention, #0072b2)" in markup
-    )
+    assert "var(--qp-ink, #1f2328)" in markup and "var(--qp-accent, #8a3ffc)" in markup
     assert "<figcaption>It rises.</figcaption>" in markup
     assert not re.search(r"(fill|stroke): #1f2328", markup)
     assert "<text" in markup  # text stays text: it scales, and can be read out
