@@ -9,7 +9,7 @@ import html
 import itertools
 from dataclasses import dataclass, field
 
-from minigpt.book.figures import COLORS, PAPER, VARIABLES
+from minigpt.book.figures import COLORS, PAPER, VARIABLES, framed
 
 __all__ = ["KINDS", "WIDTH", "Canvas", "Diagram", "Mark", "text_width"]
 
@@ -296,11 +296,7 @@ class Diagram:
         return f"Diagram: {self.caption or self.alt}"
 
     def _repr_html_(self) -> str:
-        caption = f"<figcaption>{html.escape(self.caption)}</figcaption>"
-        return (
-            '<figure class="qp-figure qp-diagram" style="margin:1em 0">'
-            f"{self.svg()}{caption if self.caption else ''}</figure>"
-        )
+        return framed(self.svg(), self.caption, "qp-figure qp-diagram")
 
 
 def _paper() -> str:

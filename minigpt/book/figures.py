@@ -217,11 +217,13 @@ class Figure:
         return f"Figure: {self.caption or self.alt}"
 
     def _repr_html_(self) -> str:
-        caption = f"<figcaption>{html.escape(self.caption)}</figcaption>"
-        return (
-            '<figure class="qp-figure" style="margin:1em 0">'
-            f"{self.svg()}{caption if self.caption else ''}</figure>"
-        )
+        return framed(self.svg(), self.caption)
+
+
+def framed(svg: str, caption: str, kind: str = "qp-figure") -> str:
+    """A drawing as a `<figure>` of class `kind`, with the caption that it may have."""
+    words = f"<figcaption>{html.escape(caption)}</figcaption>" if caption else ""
+    return f'<figure class="{kind}" style="margin:1em 0">{svg}{words}</figure>'
 
 
 # A hundredth of a point cannot be seen; more digits would be half of the file.
