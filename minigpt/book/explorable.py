@@ -133,9 +133,10 @@ class Explorable:
             [self.caption, {k: str(values) for k, values in self.controls.items()}]
         )
         self.id = "x" + hashlib.sha256(key.encode()).hexdigest()[:10]
-        if len(self._repr_html_()) > LIMIT:
+        self.markup = self._write()  # once: drawing all frames takes seconds
+        if len(self.markup) > LIMIT:
             raise ValueError(
-                f"the figure has {len(self._repr_html_()):,} characters; more than "
+                f"the figure has {len(self.markup):,} characters; more than "
                 f"{LIMIT:,} make a heavy page: draw fewer points, or fewer frames"
             )
 
@@ -145,6 +146,9 @@ class Explorable:
         return f"Explorable ({names}; {count}): {self.caption}"
 
     def _repr_html_(self) -> str:
+        return self.markup
+
+    def _write(self) -> str:
         first, *others = (figure.svg(salt=self.caption) for figure in self.figures)
         spec = {
             "controls": [self._describe(name) for name in self.controls],
