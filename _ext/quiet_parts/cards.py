@@ -15,7 +15,8 @@ from quiet_parts.settings import ASSETS, ROOT
 
 FOLDER = "_static/cards"
 MODULES = ("cards", "card_layout", "canvas", "drawings")
-PARTS = ("block", "gpt", "ladder", "book/canvas", "book/diagram", "book/figures")
+PARTS = ("block", "generate", "gpt", "ladder")
+PARTS += ("book/canvas", "book/diagram", "book/figures")
 SOURCES = [
     OUTLINE,
     *(ROOT / "_ext" / "quiet_parts" / f"{n}.py" for n in MODULES),

@@ -7,11 +7,14 @@ Chapters that add a rung show the rung. Curves and bars are runs of the book, re
 import json
 import math
 from functools import partial
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from statistics import fmean as mean
 
-from minigpt.book import diagram
+import torch
+
+from minigpt.book import diagram, records
 from minigpt.book.figures import COLORS
+from minigpt.generate import Sampling
 from minigpt.gpt import preset
 from minigpt.ladder import RUNGS
 from quiet_parts.canvas import Canvas, font, mix
@@ -158,32 +161,23 @@ def clinic(canvas: Canvas):
 
 
 def generate(canvas: Canvas):
-    speech = record("speech.json")
-    tables = [softmax(logits) for logits in speech["logits"]]
-    chances = min(tables, key=lambda row: abs(kept_by_top_p(row) - 7))
-    best = sorted(zip(chances, speech["characters"]), reverse=True)[:16]
-    kept, gap = 0.0, WIDTH / len(best)
-    face = font("mono", 26)
+    """A place of the text at which top-p of 0.9 keeps about seven characters."""
+    said = records.speech()
+    logits = torch.tensor(said["logits"])
+    chances, kept = (Sampling(top_p=p).probabilities(logits) for p in (1.0, 0.9))
+    counts = (kept > 0).sum(dim=-1).tolist()
+    row = min(range(len(counts)), key=lambda n: abs(counts[n] - 7))
+    told = zip(chances[row].tolist(), said["characters"])
+    best = sorted(told, reverse=True)[:16]
+    gap, face = WIDTH / len(best), font("mono", 26)
     for place, (chance, letter) in enumerate(best):
-        inside = kept < 0.9  # top-p: the first tokens that together reach 0.9
-        kept += chance
+        inside = place < counts[row]
         colour = COLORS["accent"] if inside else mix(MUTED, 0.4)
         height = max(3, 185 * chance / best[0][0])
         x = place * gap
         canvas.rect(x + 7, 190 - height, gap - 14, height, colour, radius=3)
         sign = {"\n": "↵", " ": "␣"}.get(letter, letter)
         canvas.text(x + gap / 2, 222, sign, face, INK if inside else MUTED, "ms")
-
-
-def kept_by_top_p(chances: list[float]) -> int:
-    sums = accumulate(sorted(chances, reverse=True))
-    return sum(total < 0.9 for total in sums) + 1
-
-
-def softmax(logits: list[float]) -> list[float]:
-    top = max(logits)
-    powers = [math.exp(value - top) for value in logits]
-    return [power / sum(powers) for power in powers]
 
 
 # The chapter that adds each rung.
