@@ -15,8 +15,10 @@ from pathlib import Path
 from sphinx.errors import ExtensionError
 from sphinx.ext import mathjax
 
+from quiet_parts.settings import ASSETS
+
 SCRIPT = Path(__file__).with_suffix(".js")
-FOLDER = Path(__file__).resolve().parents[2] / "_assets" / "vendor" / ".build"
+FOLDER = ASSETS / "vendor" / ".build"
 # What Sphinx writes for a formula, and what has been set already holds a drawing.
 FORMULA = re.compile(
     r'(<(span|div) class="[^"]*\bmath\b[^"]*"[^>]*>)([^<]+)(</\2>)', re.S

@@ -27,7 +27,7 @@ from docutils import nodes
 from docutils.statemachine import StringList
 from sphinx.util.docutils import SphinxDirective
 
-from quiet_parts.outline import OUTLINE, read_outline
+from quiet_parts.outline import OUTLINE, chapter_numbers
 
 PAGE = "glossary"
 NEEDED = {"term", "text"}
@@ -87,9 +87,7 @@ class TermsDirective(SphinxDirective):
 
     def chapter(self, name: str) -> str:
         """The chapter that builds it, linked when it is written."""
-        number = next(
-            (c["number"] for c in read_outline()["chapters"] if c["name"] == name), None
-        )
+        number = chapter_numbers().get(name)
         if number is None:
             raise self.error(f"no chapter is called {name!r} in {OUTLINE.name}")
         page = f"chapters/{number:02}_{name}"

@@ -17,7 +17,14 @@ from sphinx.util.docutils import SphinxDirective
 from minigpt import ladder
 from minigpt.book import COLORS, Figure, diagram, records
 from minigpt.gpt import GPTConfig, preset
-from quiet_parts.outline import OUTLINE, Placeholder, link, read_outline, written
+from quiet_parts.outline import (
+    OUTLINE,
+    Placeholder,
+    chapter_numbers,
+    link,
+    read_outline,
+    written,
+)
 from quiet_parts.settings import ROOT
 
 DEPTHS = (2, 12)
@@ -146,7 +153,7 @@ def change_words(step: dict) -> str:
 
 def draw_ladder(app, docname: str) -> str:
     pages = written(app)
-    numbers = {c["name"]: c["number"] for c in read_outline()["chapters"]}
+    numbers = chapter_numbers()
     items, rungs = [], {rung.key: rung for rung in read_rungs()}
     for rung in rungs.values():
         below = rungs.get(ladder.RUNGS[rung.key].below)

@@ -14,7 +14,7 @@ from pathlib import Path
 from docutils import nodes
 
 from quiet_parts import glossary
-from quiet_parts.outline import read_outline
+from quiet_parts.outline import chapter_numbers
 from quiet_parts.sources import authors, entries, plain, same
 
 LINK = re.compile(r'<a class="(?P<class>[^"]*)" href="(?P<href>[^"]*)"')
@@ -137,7 +137,6 @@ def note_of_term(app, here: str, anchor: str, entry: dict, sentence: str) -> str
 
 def chapter(entry: dict) -> tuple[int, str] | None:
     """Number and page of the chapter that builds what the term means."""
-    for known in read_outline()["chapters"]:
-        if known["name"] == entry.get("chapter"):
-            return known["number"], f"chapters/{known['number']:02}_{known['name']}"
-    return None
+    name = entry.get("chapter")
+    number = chapter_numbers().get(name)
+    return None if number is None else (number, f"chapters/{number:02}_{name}")

@@ -16,9 +16,10 @@ from sphinx.util.docutils import SphinxDirective
 from minigpt import ladder
 from minigpt.book import diagram, records
 from quiet_parts import claims
-from quiet_parts.outline import read_outline
+from quiet_parts.ladder import signed
+from quiet_parts.outline import chapter_numbers
+from quiet_parts.settings import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 PARTS = ROOT / "_ext" / "onepage.yml"
 RECORD = "book/records/ladder.json"
 NAMES = {
@@ -60,10 +61,6 @@ def check(parts: list[dict], known: dict[str, claims.Claim]) -> None:
 
 def runs(part: str, depth: int = BLOCKS) -> dict[str, list[ladder.Run]]:
     return ladder.by_rung(records.ladder()["runs"], part=part, n_layers=depth)
-
-
-def signed(value: float) -> str:
-    return f"{value:+.3f}".replace("-", "−")
 
 
 def difference(
@@ -113,11 +110,7 @@ class OnePageDirective(SphinxDirective):
     def card(self, part: dict) -> nodes.section:
         card = nodes.section(ids=[nodes.make_id(f"part-{part['name']}")])
         card["classes"].append("qp-part")
-        number = next(
-            c["number"]
-            for c in read_outline()["chapters"]
-            if c["name"] == part["chapter"]
-        )
+        number = chapter_numbers()[part["chapter"]]
         card += nodes.title("", part["name"])
         if "drawing" in part:
             kinds = dict(part["drawing"])

@@ -4,6 +4,7 @@ A chapter is written when `_toc.yml` lists it; until then it is shown as to come
 """
 
 import re
+from functools import lru_cache
 from html import escape
 from pathlib import Path
 
@@ -26,7 +27,18 @@ def setup(app):
 
 
 def read_outline() -> dict:
+    return _outline(OUTLINE.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=1)
+def _outline(changed: int) -> dict:
+    """Read once for each state of the file: every term of every page asks for it."""
     return yaml.safe_load(OUTLINE.read_text("utf-8"))
+
+
+def chapter_numbers() -> dict[str, int]:
+    """A chapter's name -> its number."""
+    return {c["name"]: c["number"] for c in read_outline()["chapters"]}
 
 
 class Placeholder(nodes.General, nodes.Element):

@@ -14,10 +14,10 @@ from pathlib import Path
 import tinycss2
 from fontTools import subset
 
-KOREAN_FONT = (
-    Path(__file__).resolve().parents[2]
-    / "_assets/vendor/.build/nanum-gothic/files"
-    / "nanum-gothic-korean-400-normal.woff"
+from quiet_parts.settings import ASSETS
+
+KOREAN_FONT = ASSETS / (
+    "vendor/.build/nanum-gothic/files/nanum-gothic-korean-400-normal.woff"
 )
 KOREAN = re.compile("[\u1100-\u11ff\u3130-\u318f\uac00-\ud7a3]")
 LINK = re.compile(r'[ \t]*<link\b[^>]*\brel="stylesheet"[^>]*/?>\n?')
