@@ -74,3 +74,18 @@ def test_a_formula_is_as_large_without_its_font(visit):
     before = drawing.bounding_box()["width"]
     page.add_style_tag(content="* { font-family: monospace !important }")
     assert drawing.bounding_box()["width"] == pytest.approx(before, abs=0.01)
+
+
+@pytest.mark.parametrize("width", [360, 1440])
+def test_a_formula_with_a_line_of_its_own_stands_in_the_middle(visit, width):
+    page = visit("chapters/07_rmsnorm.html", width=width)
+    gaps = page.evaluate(
+        """() => [...document.querySelectorAll('div.math')].map(line => {
+            const all = line.getBoundingClientRect();
+            const drawn = line.querySelector('svg').getBoundingClientRect();
+            return [drawn.left - all.left, all.right - drawn.right];
+        })"""
+    )
+    free = [gap for gap in gaps if sum(gap) > 1]  # a wide one scrolls in its line
+    assert free and len(free) >= (len(gaps) if width == 1440 else 1)
+    assert all(left == pytest.approx(right, abs=1) for left, right in free), free
