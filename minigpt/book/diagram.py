@@ -407,8 +407,9 @@ def _draw_embeddings(canvas: Canvas, config: GPTConfig) -> float:
         canvas.line((100, 98), (100, 0))
         canvas.line((68, 0), (100, 0))
         canvas.arrow(100, 10, (0, -1))
-        canvas.node("plus", 100, 0)
         s = 116
+        canvas.line((100, 0), (s, 0))
+        canvas.node("plus", 100, 0)
     if config.dropout > 0:
         canvas.box("dropout", s + 8, 0, 24, 96, "dropout", name="drop")
         canvas.line((s - 10, 0), (s + 8, 0))
