@@ -1,14 +1,15 @@
-"""One style sheet for the site, without the rules and letters that no page uses.
+"""The rules of style that a page uses, in the page; the letters that the site uses.
 
-The themes bring 480 kB of rules for parts that the book does not have. What pages ask
-for is read from them and from their scripts, as PurgeCSS does: a rule stays if every
-class and id in its selector occurs somewhere. Of the Korean font's 11172 syllables
-those stay that a page shows.
+The themes bring 480 kB of rules for parts that the book does not have. What a page asks
+for is read from it and from the scripts, as PurgeCSS does: a rule stays if every class
+and id in its selector occurs somewhere. What is left stands in the page: a sheet of its
+own comes after the page itself on a slow line, and nothing is shown before it is there.
+Of the Korean font's 11172 syllables those stay that a page shows.
 """
 
-import hashlib
 import os
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 import tinycss2
@@ -21,11 +22,21 @@ KOREAN_FONT = ASSETS / (
 )
 KOREAN = re.compile("[\u1100-\u11ff\u3130-\u318f\uac00-\ud7a3]")
 LINK = re.compile(r'[ \t]*<link\b[^>]*\brel="stylesheet"[^>]*/?>\n?')
+PLACE = re.compile(rf'{LINK.pattern}|<style id="qp-style">.*?</style>\n?', re.S)
 HREF = re.compile(r'href="([^"]+)"')
 URL = re.compile(r"url\(\s*(['\"]?)(?!data:|#|https?:)([^'\")]+)\1\s*\)")
 IMPORT = re.compile(r"""@import\s+["']([^"']+)["']\s*;""")
 USED = re.compile(r'\b(?:class|id)="([^"]*)"')
+SOURCE = re.compile(r'<script\b[^>]*\bsrc="(?:\.\./)*_static/([^"?]+)')
 INLINE_SCRIPT = re.compile(r"<script\b[^>]*>(.*?)</script>", re.S)
+VARIABLE = re.compile(r"var\(\s*(--[\w-]+)")
+OWN = re.compile(
+    r"(?<=[{;])\s*(--[\w-]+)\s*:((?:[^;{}\"']|\"[^\"]*\"|'[^']*')*)(?:;|(?=\}))"
+)
+EMPTY = re.compile(r"^[^{}\n]+\{\s*\}\n", re.M)
+KEYFRAMES = re.compile(
+    r"@(?:-webkit-)?keyframes ([\w-]+)\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}\n?"
+)
 NAME = re.compile(r"[.#](-?[A-Za-z_][\w-]*)")
 
 
@@ -37,29 +48,27 @@ def gather(app, error):
     if error is not None or app.builder.name != "html":
         return
     out = Path(app.outdir)
+    static = out / "_static"
     pages = {
         path: path.read_text("utf-8")
         for path in sorted(out.rglob("*.html"))
         if "_static" not in path.relative_to(out).parts
     }
-    sheets = named_sheets(
-        pages, out / "_static", Path(app.doctreedir) / "style-sheets.txt"
-    )
-    names = used_names(pages.values(), out / "_static")
-    rules = "".join(purge(read_sheet(s, out / "_static"), names) for s in sheets)
-    (out / "_static" / "book.css").write_text(rules, "utf-8", newline="\n")
-    write_korean(out / "_static" / "korean.woff", pages.values())
-    digest = hashlib.sha256(rules.encode()).hexdigest()[:8]
+    sheets = named_sheets(pages, static, Path(app.doctreedir) / "style-sheets.txt")
+    rules = [rule for sheet in sheets for rule in parse(read_sheet(sheet, static))]
+    scripts = script_words(static)
     for path, text in pages.items():
-        first = LINK.search(text)
-        start = HREF.search(first[0])[1].partition("_static/")[0] if first else ""
-        link = f'<link rel="stylesheet" href="{start}_static/book.css?v={digest}"/>\n'
-        mended = LINK.sub("\0", text, count=1)
-        mended = LINK.sub("", mended).replace("\0", link)
+        used = names(text).union(
+            *(scripts.get(name, ()) for name in SOURCE.findall(text))
+        )
+        css = "".join(kept(rule, used) for rule in rules)
+        css = without_idle(css, PLACE.sub("", text))
+        home = Path(os.path.relpath(static, path.parent)).as_posix()
+        mended = with_style(text, URL.sub(rf'url("{home}/\2")', css))
         path.write_text(mended, "utf-8", newline="\n")
-    for sheet in (out / "_static").rglob("*.css"):  # the next build copies them again
-        if sheet.name != "book.css":
-            sheet.unlink()
+    write_korean(static / "korean.woff", pages.values())
+    for sheet in static.rglob("*.css"):  # the next build copies them again
+        sheet.unlink()
 
 
 def named_sheets(pages: dict[Path, str], static: Path, memory: Path) -> list[Path]:
@@ -69,24 +78,35 @@ def named_sheets(pages: dict[Path, str], static: Path, memory: Path) -> list[Pat
         for link in LINK.finditer(text):
             href = HREF.search(link[0])[1].partition("?")[0]
             found[href.partition("_static/")[2]] = None
-    found.pop("book.css", None)
     if found:
         memory.write_text("\n".join(found), "utf-8")
     return [static / name for name in memory.read_text("utf-8").splitlines()]
 
 
-def used_names(pages, static: Path) -> set[str]:
-    """Every class and id in the pages, and every word of a script that could be one."""
-    names = set()
-    for page in pages:
-        for value in set(USED.findall(page)):
-            names.update(value.split())
-        for script in INLINE_SCRIPT.findall(page):
-            names.update(re.findall(r"[\w-]+", script))
+def with_style(text: str, css: str) -> str:
+    """The page with its rules where it named its sheets, or had its rules before."""
+    style = f'<style id="qp-style">\n{css}</style>\n'
+    return LINK.sub("", PLACE.sub(lambda _: style, text, count=1))
+
+
+def names(page: str) -> set[str]:
+    """Every class and id of a page, and every word of its scripts that could be one."""
+    found = set()
+    for value in set(USED.findall(page)):
+        found.update(value.split())
+    for script in INLINE_SCRIPT.findall(page):
+        found.update(re.findall(r"[\w-]+", script))
+    return found
+
+
+def script_words(static: Path) -> dict[str, set[str]]:
+    """Of each of the book's scripts every word that could be a class or an id."""
+    found = {}
     for script in static.rglob("*.js"):
-        if "vendor" not in script.relative_to(static).parts:
-            names.update(re.findall(r"[\w-]+", script.read_text("utf-8")))
-    return names
+        name = script.relative_to(static).as_posix()
+        if not name.startswith("vendor/"):
+            found[name] = set(re.findall(r"[\w-]+", script.read_text("utf-8")))
+    return found
 
 
 def read_sheet(path: Path, home: Path) -> str:
@@ -103,32 +123,61 @@ def read_sheet(path: Path, home: Path) -> str:
     return re.sub("\0(.*?)\0", imported, URL.sub(from_home, text))
 
 
-def purge(sheet: str, names: set[str]) -> str:
-    return "".join(
-        kept(rule, names)
-        for rule in tinycss2.parse_stylesheet(
-            sheet, skip_comments=True, skip_whitespace=True
-        )
-    )
+@dataclass(frozen=True)
+class Rule:
+    """A rule with the names that each of its selectors asks for; or rules in a group.
+
+    `heads`: (selector, names) pairs, the body to follow; of a group its one head.
+    """
+
+    heads: list[tuple[str, set[str]]]
+    body: str = ""
+    inner: list["Rule"] | None = None
 
 
-def kept(rule, names: set[str]) -> str:
-    """The rule as text, without selectors that match nothing; "" if none is left."""
+def parse(sheet: str) -> list[Rule]:
+    rules = tinycss2.parse_stylesheet(sheet, skip_comments=True, skip_whitespace=True)
+    return [parsed(rule) for rule in rules]
+
+
+def parsed(rule) -> Rule:
     if rule.type == "error":
         raise ValueError(f"a style sheet is wrong: {rule.message}")
     if rule.type == "at-rule":
         if rule.lower_at_keyword not in ("media", "supports", "layer"):
-            return rule.serialize() + "\n"
-        inner = purge(tinycss2.serialize(rule.content or []), names)
+            return Rule([], rule.serialize())
         head = f"@{rule.at_keyword}{tinycss2.serialize(rule.prelude).rstrip()}"
-        return f"{head}{{{inner}}}\n" if inner else ""
-    selectors = [s for s in split(rule.prelude) if names >= asked(s)]
-    if not selectors:
-        return ""
+        return Rule([(head, set())], "", parse(tinycss2.serialize(rule.content or [])))
     body = tinycss2.serialize(rule.content)
     body = re.sub(r"\s+", " ", re.sub(r"/\*.*?\*/", "", body, flags=re.S)).strip()
-    head = ",".join(tinycss2.serialize(s).strip() for s in selectors)
-    return f"{head}{{{body}}}\n"
+    heads = [(tinycss2.serialize(s).strip(), asked(s)) for s in split(rule.prelude)]
+    return Rule(heads, body)
+
+
+def kept(rule: Rule, used: set[str]) -> str:
+    """The rule as text, without selectors that match nothing; "" if none is left."""
+    if not rule.heads:
+        return rule.body + "\n"
+    body = rule.body
+    if rule.inner is not None:
+        body = "".join(kept(inner, used) for inner in rule.inner)
+    head = ",".join(selector for selector, names in rule.heads if used >= names)
+    return f"{head}{{{body}}}\n" if head and body else ""
+
+
+def without_idle(css: str, page: str) -> str:
+    """Without properties of their own (`--x`) and keyframes that nothing asks for."""
+    before = None
+    while css != before:  # what only an idle property asked for is idle then
+        before = css
+        css = EMPTY.sub("", OWN.sub(asked_for(css + page), css))
+    return KEYFRAMES.sub(lambda m: m[0] if css.count(m[1]) > 1 else "", css)
+
+
+def asked_for(text: str):
+    """Keeps a declaration if the text asks for its property."""
+    wanted = set(VARIABLE.findall(text))
+    return lambda found: found[0] if found[1] in wanted else ""
 
 
 def split(prelude) -> list[list]:

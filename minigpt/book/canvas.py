@@ -9,7 +9,7 @@ import html
 import itertools
 from dataclasses import dataclass, field
 
-from minigpt.book.figures import COLORS, PAPER, VARIABLES, framed
+from minigpt.book.figures import COLORS, PAPER, VARIABLES, framed, scaled
 
 __all__ = ["KINDS", "WIDTH", "Canvas", "Diagram", "Mark", "text_width"]
 
@@ -277,7 +277,7 @@ class Diagram:
         label = html.escape(self.alt, quote=True)
         role = 'aria-hidden="true"' if hidden else f'role="img" aria-label="{label}"'
         size = " ".join(f"{number:g}" for number in self.view)
-        style = f"width:100%;max-width:{self.view[2]:g}px;height:auto"
+        style = scaled(*(f"{side:g}" for side in self.view[2:]), self.view[2])
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{size}" {role} '
             f'style="{style}">\n{self.canvas.svg()}\n</svg>'

@@ -226,6 +226,15 @@ def framed(svg: str, caption: str, kind: str = "qp-figure") -> str:
     return f'<figure class="{kind}" style="margin:1em 0">{svg}{words}</figure>'
 
 
+def scaled(width: float | str, height: float | str, most: float) -> str:
+    """The style of a drawing that is as wide as there is room, `most` pixels at most.
+
+    Its shape is known before it is drawn: a page need not draw what is out of sight.
+    """
+    shape = f"height:auto;aspect-ratio:{width}/{height}"
+    return f"width:100%;max-width:{most:.0f}px;{shape}"
+
+
 # A hundredth of a point cannot be seen; more digits would be half of the file.
 _PLACES = re.compile(r' (?:d|x|y|width|height|points|transform)="[^"]*"')
 _NUMBER = re.compile(r"-?\d+\.\d{3,}")
@@ -250,8 +259,10 @@ def _tidy(svg: str, alt: str) -> str:
     svg = svg[svg.index("<svg") :].strip()
     svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.S)
     svg = re.sub(r"<!--.*?-->\s*", "", svg, flags=re.S)
-    width = float(re.search(r'viewBox="0 0 ([\d.]+)', svg)[1]) * 96 / 72
-    style = f"width:100%;max-width:{width:.0f}px;height:auto"
+    # It would hold for the whole page. What it asks for, the drawing's root says.
+    svg = re.sub(r"<defs>\s*<style\b.*?</style>\s*</defs>\s*", "", svg, flags=re.S)
+    width, height = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg).groups()
+    style = f"{scaled(width, height, float(width) * 96 / 72)};stroke-linejoin:round"
     label = html.escape(alt, quote=True)
     svg = re.sub(
         r'<svg [^>]*?viewBox="([^"]+)"[^>]*>',

@@ -119,29 +119,43 @@ def test_nothing_is_loaded_from_elsewhere(pages, site):
         for source in page.loads
         if urlsplit(source).netloc
     ]
-    for style in site.rglob("*.css"):
-        for url in re.findall(r"url\(\s*['\"]?([^'\")]+)", style.read_text("utf-8")):
+    for name in pages:
+        for url in re.findall(r"url\(\s*['\"]?([^'\")]+)", rules(site / name)):
             if urlsplit(url).netloc:
-                found.append(f"{style.relative_to(site)}: {url}")
+                found.append(f"{name}: {url}")
     assert not found, "\n".join(found)
 
 
-def test_style_sheets_find_their_fonts(site):
-    for style in site.glob("_static/*.css"):
-        for url in re.findall(r"url\(\s*['\"]?([^'\")]+)", style.read_text("utf-8")):
-            if not url.startswith("data:"):
-                assert (style.parent / url).is_file(), f"{style.name}: {url}"
+def rules(path: Path) -> str:
+    """The rules of style of a page, which stand in the page itself."""
+    return re.search(
+        r'<style id="qp-style">(.*?)</style>', path.read_text("utf-8"), re.S
+    )[1]
 
 
-def test_one_style_sheet_of_what_is_used(site, pages):
+def test_style_finds_its_fonts(site, pages):
+    for name in pages:
+        found = re.findall(r"url\(\s*['\"]?(?!data:)([^'\")]+)", rules(site / name))
+        assert found, "the book's own font"
+        for url in found:
+            assert ((site / name).parent / url).is_file(), f"{name}: {url}"
+
+
+def test_a_page_brings_the_rules_that_it_uses(site, pages):
     """What the themes bring for other books is left out, and what pages use is not."""
-    sheets = [path.name for path in site.rglob("*.css")]
-    assert sheets == ["book.css"]
-    text = (site / "_static" / "book.css").read_text("utf-8")
-    assert len(text) < 160_000  # the themes' sheets are 480 kB
-    for name in (".qp-controls", ".copybtn", ".bd-sidebar-primary", "#search-results"):
-        assert name in text, name
-    assert ".fa-solid" not in text and ".dropdown-menu" not in text
+    assert not list(site.rglob("*.css"))
+    for name in pages:
+        text = rules(site / name)
+        assert len(text) < 100_000  # the themes' sheets are 480 kB
+        assert ".bd-sidebar-primary" in text, name
+        assert ".fa-solid" not in text and ".dropdown-menu" not in text
+        html = (site / name).read_text("utf-8").replace(text, "")
+        assert (".qp-controls" in text) == ("qp-controls" in html), name
+        asked = set(re.findall(r"var\(\s*(--[\w-]+)", text + html))
+        own = set(re.findall(r"[{;]\s*(--[\w-]+)\s*:", text))
+        assert own <= asked, f"{name}: nothing asks for {sorted(own - asked)}"
+    assert "#search-results" in rules(site / "search.html")
+    assert "#search-results" not in rules(site / "chapters/08_block.html")
 
 
 def test_web_host_keeps_folders_with_underscore(site):
