@@ -15,7 +15,7 @@ import pytest
 from nbclient import NotebookClient
 
 from minigpt import book
-from minigpt.book import explorable, frames
+from minigpt.book import diagram, explorable, frames
 from minigpt.book.token_figure import token_figure
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -38,6 +38,15 @@ def test_figure_is_one_labelled_svg_that_follows_the_theme():
     assert "<figcaption>It rises.</figcaption>" in markup
     assert not re.search(r"(fill|stroke): #1f2328", markup)
     assert "<text" in markup  # text stays text: it scales, and can be read out
+
+
+def test_a_drawing_brings_no_rules_for_the_page_and_says_its_shape():
+    for markup in (draw().svg(), diagram.block("pre").svg()):
+        assert "<style" not in markup
+        root = markup[: markup.index(">")]
+        width, height = re.search(r'viewBox="\S+ \S+ (\S+) (\S+)"', root).groups()
+        assert f"aspect-ratio:{width}/{height}" in root
+    assert "stroke-linejoin:round" in draw().svg().partition(">")[0]
 
 
 def test_figure_is_drawn_the_same_twice():

@@ -1,7 +1,7 @@
 """Diagrams as a browser draws them: words in their boxes, large enough on a phone."""
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, documents
 
 from minigpt.block import BLOCKS
 from minigpt.book import diagram
@@ -70,3 +70,31 @@ def test_colours_follow_the_scheme(visit):
         }"""
     )
     assert same
+
+
+# What stands out of a drawing by more than the page's margin for it is cut off.
+STANDS_OUT = """() => {
+    const found = [];
+    for (const svg of document.querySelectorAll(':is(.qp-figure, .qp-picture) > svg')) {
+        const style = getComputedStyle(svg);
+        const margin = parseFloat(style.overflowClipMargin) || 0;
+        if (style.contentVisibility !== 'auto') found.push('is drawn at once');
+        const frame = svg.getBoundingClientRect();
+        for (const text of frame.width ? svg.querySelectorAll('text') : []) {
+            const box = text.getBoundingClientRect();
+            const out = Math.max(frame.left - box.left, box.right - frame.right,
+                                 frame.top - box.top, box.bottom - frame.bottom);
+            if (box.width && out > margin) found.push(`${text.textContent}: ${out} px`);
+        }
+    }
+    return found;
+}"""
+
+
+@pytest.mark.parametrize("name", documents())
+def test_no_word_of_a_drawing_is_cut(visit, name):
+    """Drawings out of sight wait, and are cut at their edges (quiet-parts.css)."""
+    page = visit(f"{name}.html", width=360, height=800)
+    assert page.evaluate(STANDS_OUT) == []
+    page.set_viewport_size({"width": 1440, "height": 900})
+    assert page.evaluate(STANDS_OUT) == []
