@@ -26,6 +26,7 @@ PLACE = re.compile(rf'{LINK.pattern}|<style id="qp-style">.*?</style>\n?', re.S)
 HREF = re.compile(r'href="([^"]+)"')
 URL = re.compile(r"url\(\s*(['\"]?)(?!data:|#|https?:)([^'\")]+)\1\s*\)")
 IMPORT = re.compile(r"""@import\s+["']([^"']+)["']\s*;""")
+HOME = re.compile(r'href="([^"]*_static)/favicon')  # 404.html stands at no one place
 USED = re.compile(r'\b(?:class|id)="([^"]*)"')
 SOURCE = re.compile(r'<script\b[^>]*\bsrc="(?:\.\./)*_static/([^"?]+)')
 INLINE_SCRIPT = re.compile(r"<script\b[^>]*>(.*?)</script>", re.S)
@@ -63,7 +64,7 @@ def gather(app, error):
         )
         css = "".join(kept(rule, used) for rule in rules)
         css = without_idle(css, PLACE.sub("", text))
-        home = Path(os.path.relpath(static, path.parent)).as_posix()
+        home = HOME.search(text)[1]
         mended = with_style(text, URL.sub(rf'url("{home}/\2")', css))
         path.write_text(mended, "utf-8", newline="\n")
     write_korean(static / "korean.woff", pages.values())
