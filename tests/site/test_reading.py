@@ -470,3 +470,27 @@ def test_the_summary_reads_on_a_phone(visit, width):
     )
     assert not cut
     assert not page.troubles
+
+
+# Margin -------------------------------------------------------------------------------
+
+ASIDES = """() => [...document.querySelectorAll('.qp-aside')].map(aside => {
+    const box = aside.getBoundingClientRect();
+    const text = aside.parentElement.getBoundingClientRect();
+    const next = aside.parentElement.nextElementSibling?.getBoundingClientRect();
+    return [box.left >= text.right, box.right <= innerWidth,
+            !next || next.top >= box.bottom || next.right <= box.left];
+})"""
+
+
+@pytest.mark.parametrize("name", chapters())
+def test_a_side_remark_stands_in_the_margin_of_a_wide_page(visit, name):
+    page = visit(f"{name}.html", width=1440)
+    assert all(all(found) for found in page.evaluate(ASIDES))
+    page.set_viewport_size({"width": 1280, "height": 900})
+    assert not any(beside for beside, *_ in page.evaluate(ASIDES))
+
+
+def test_there_are_side_remarks(site):
+    asides = [(site / f"{name}.html").read_text("utf-8") for name in chapters()]
+    assert sum(text.count('class="qp-aside"') for text in asides) >= 5
