@@ -1,7 +1,7 @@
 """What a reader does with the site: switch colours, move figures, print."""
 
 import pytest
-from conftest import notebooks
+from conftest import chapters, notebooks
 
 
 def test_colour_scheme_is_switched_and_kept(visit):
@@ -27,6 +27,16 @@ def test_chapters_open_on_a_phone(visit):
     page.wait_for_selector(".qp-nav", state="visible")
     page.keyboard.press("Escape")
     page.wait_for_selector(".qp-nav", state="hidden")
+
+
+@pytest.mark.parametrize("name", chapters())
+def test_verdicts_are_in_sight_on_a_phone(visit, name):
+    page = visit(f"{name}.html", width=360, height=740)
+    hidden = page.evaluate(
+        "[...document.querySelectorAll('.output.stream pre')]"
+        ".filter(pre => pre.scrollWidth > pre.clientWidth + 1).map(pre => pre.innerText)"
+    )
+    assert hidden == []
 
 
 def test_start_button_leads_to_chapter_one(visit):
