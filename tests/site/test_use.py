@@ -34,7 +34,8 @@ def test_verdicts_are_in_sight_on_a_phone(visit, name):
     page = visit(f"{name}.html", width=360, height=740)
     hidden = page.evaluate(
         "[...document.querySelectorAll('.output.stream pre')]"
-        ".filter(pre => pre.scrollWidth > pre.clientWidth + 1).map(pre => pre.innerText)"
+        ".filter(pre => pre.scrollWidth > pre.clientWidth + 1)"
+        ".map(pre => pre.innerText)"
     )
     assert hidden == []
 
