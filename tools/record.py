@@ -5,9 +5,10 @@
     python tools/record.py best --seeds 11      one run
     python tools/record.py --ablation           the table of single changes
 
-A run takes four minutes or more on an idle core. The record of a run begins with a line
-that holds both configs; each further line holds ten losses, and the validation loss
-where it was measured. The ablation is one line for each change, in one file.
+A run takes four minutes or more on an idle core, one of `cpu-long` about an hour. The
+record of a run begins with a line that holds both configs; each further line holds ten
+losses, and the validation loss where it was measured. The ablation is one line for each
+change, in one file.
 """
 
 import argparse

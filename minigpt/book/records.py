@@ -37,6 +37,7 @@ RECORDED = {
     "muon": SEEDS,
     "best-short": (12, 13, 14),
     "best": (12, 13, 14),
+    "cpu-long": (12, 13, 14),
 }
 # The ablation: a shorter run of the recipe "muon", and one change at a time. The recipe
 # itself runs with all SEEDS, a change with the first.
