@@ -119,12 +119,10 @@ class Meter:
         name = self.names.get(event["requestId"], "?")
         self.bytes[name] = self.bytes.get(name, 0) + event["encodedDataLength"]
 
-    def slow(self, network=True, processor=True):
+    def slow(self, network=True):
         """A phone's network and processor; a slow machine is slowed down less."""
         if network:
             self.cdp.send("Network.emulateNetworkConditions", SLOW_4G)
-        if not processor:
-            return self
         rate = PHONE * self.page.evaluate(SPEED) / DESKTOP
         self.cpu = min(PHONE, max(1, rate))
         self.cdp.send("Emulation.setCPUThrottlingRate", {"rate": self.cpu})

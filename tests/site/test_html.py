@@ -157,6 +157,8 @@ def test_a_page_brings_the_rules_that_it_uses(site, pages):
         asked = set(re.findall(r"var\(\s*(--[\w-]+)", text + html))
         own = set(re.findall(r"[{;]\s*(--[\w-]+)\s*:", text))
         assert own <= asked, f"{name}: nothing asks for {sorted(own - asked)}"
+    for name in (".qp-controls", ".copybtn"):
+        assert name in rules(site / "chapters/08_block.html"), name
     assert "#search-results" in rules(site / "search.html")
     assert "#search-results" not in rules(site / "chapters/08_block.html")
 
