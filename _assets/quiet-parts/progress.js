@@ -30,7 +30,8 @@
   const rows = [...document.querySelectorAll(".qp-nav li[data-page]")];
   const here = document.querySelector(".qp-nav [aria-current]")?.closest("[data-page]");
   const page = here?.dataset.page;
-  const box = document.querySelector(".qp-end input");
+  const end = document.querySelector(".qp-end");
+  const box = end?.querySelector("input");
   const sections = [...document.querySelectorAll(".bd-article > section > section[id]")];
 
   const spoken = minutes => {
@@ -115,29 +116,30 @@
     kept.at = { page, id: last.id, title: title.textContent.trim() };
   });
 
+  const seen = () => {
+    const whole = end.getBoundingClientRect().top < innerHeight; // the last may be too
+    const from = whole ? 0 : innerHeight / 2;                    // short for the middle
+    const to = whole ? innerHeight : innerHeight / 2;
+    return sections.filter(section => {
+      const place = section.getBoundingClientRect();
+      return place.top <= to && place.bottom >= from;
+    });
+  };
+
   const watch = () => {
     let timer;
-    const later = find => {
+    // What comes to the middle and what leaves it both start the moment anew. What is
+    // seen is asked when it is over: a section that was left by then was scrolled past.
+    const later = () => {
       clearTimeout(timer);
       timer = setTimeout(() => {
-        const found = document.hidden ? [] : find();
+        const found = document.hidden ? [] : seen();
         if (found.length) note(found);
       }, MOMENT);
     };
-    const middle = new IntersectionObserver(entries => {
-      const entry = entries.findLast(entry => entry.isIntersecting);
-      if (entry) later(() => [entry.target]);
-    }, { rootMargin: "-50% 0px -50% 0px" });
+    const middle = new IntersectionObserver(later, { rootMargin: "-50% 0px -50% 0px" });
     sections.forEach(section => middle.observe(section));
-    // The last sections may be too short to reach the middle.
-    const end = new IntersectionObserver(([entry]) => {
-      if (entry.isIntersecting)
-        later(() => sections.filter(section => {
-          const place = section.getBoundingClientRect();
-          return place.top < innerHeight && place.bottom > 0;
-        }));
-    });
-    end.observe(document.querySelector(".qp-end"));
+    new IntersectionObserver(later).observe(end);
     box.addEventListener("change", () => save(kept => {
       const own = (kept.pages[page] ??= { seen: [], of: sections.length });
       own.read = box.checked;
