@@ -13,11 +13,19 @@ function open(chosen) {
   }
 }
 
+// On a narrow page the part that closes may stand above the rung that was chosen. The rung
+// stays where the reader sees it, and the page below it moves.
+function openHere(rung) {
+  const before = rung.getBoundingClientRect().top;
+  open(rung);
+  scrollBy({ top: rung.getBoundingClientRect().top - before, behavior: "instant" });
+}
+
 for (const rung of rungs) {
   const button = rung.querySelector("button");
   button.setAttribute("aria-controls", rung.querySelector(".qp-rung-more").id);
-  button.addEventListener("click", () => open(rung));
-  button.addEventListener("focus", () => open(rung));
+  button.addEventListener("click", () => openHere(rung));
+  button.addEventListener("focus", () => openHere(rung));
   // Neither a finger that scrolls nor a page that scrolls below a pointer at rest has
   // chosen a rung.
   rung.querySelector(".qp-rung").addEventListener("pointermove", (event) => {

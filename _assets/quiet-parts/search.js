@@ -203,7 +203,10 @@ const container = document.querySelector(".bd-search-container");
 const form = container.querySelector("form");
 const field = form.querySelector("input");
 field.value = new URLSearchParams(location.search).get("q") ?? "";
-if (!field.value) field.focus();
+if (!field.value) {
+  document.querySelector("#search-help").hidden = false; // it need not wait for the index
+  field.focus();
+}
 
 const data = await load(container.dataset.index);
 show(data, field.value);

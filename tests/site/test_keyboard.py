@@ -6,19 +6,21 @@ from test_pages import too_wide
 
 STOP = """() => {
     const here = document.activeElement, box = here.getBoundingClientRect();
+    if (here === document.body) return null;
     const ring = [here, here.closest('form')].filter(Boolean).map(getComputedStyle)
         .some(s => s.outlineStyle !== 'none' && parseFloat(s.outlineWidth) >= 1);
     const bar = document.querySelector('.bd-header-article');
     const top = document.elementFromPoint(box.left + box.width / 2, box.top + 2);
     window.stops ??= [];
-    const before = stops.at(-1);
+    const before = stops.at(-1), begun = stops.length > 0;
     stops.push(here);
     return {
         name: `${here.tagName} ${here.className} ${here.textContent.trim()}`,
         ring,
         seen: box.bottom > 0 && box.top < innerHeight && box.width > 0,
         covered: bar.contains(top) && !bar.contains(here),
-        ordered: !before || here === before || Boolean(
+        tall: box.height > innerHeight / 2,  // shown by its other end, or its middle
+        ordered: !begun || here === before || Boolean(
             before.compareDocumentPosition(here) & Node.DOCUMENT_POSITION_FOLLOWING),
     };
 }"""
@@ -35,16 +37,23 @@ def test_skip_link(visit):
     assert page.evaluate("document.activeElement.closest('main') !== null")
 
 
-@pytest.mark.parametrize("name", ["index", "chapters/04_depth", "claims"])
-def test_focus_is_seen_and_goes_in_order(visit, name):
-    page = visit(f"{name}.html", height=700)
-    for _ in range(60):
+@pytest.mark.parametrize("width", [360, 1366])
+@pytest.mark.parametrize("name", [*documents(), "search", "404"])
+def test_focus_is_seen_and_goes_in_order(visit, name, width):
+    """From the top of the page to its end, and out of it again."""
+    page = visit(f"{name}.html", width=width, height=700)
+    for _ in range(1000):
         page.keyboard.press("Tab")
         stop = page.evaluate(STOP)
+        if stop is None:
+            break
         assert stop["ring"], f"no ring: {stop['name'][:60]}"
         assert stop["seen"], f"out of sight: {stop['name'][:60]}"
-        assert not stop["covered"], f"behind the bar: {stop['name'][:60]}"
+        assert stop["tall"] or not stop["covered"], f"behind bar: {stop['name'][:60]}"
         assert stop["ordered"], f"goes back: {stop['name'][:60]}"
+    else:
+        raise AssertionError("a thousand stops, and no end")
+    assert page.evaluate("stops.length") >= 8
 
 
 def test_folds_open_by_key(visit):

@@ -240,6 +240,26 @@ def test_a_tap_opens_a_rung_below_its_name(visit, width):
     assert not page.troubles
 
 
+@pytest.mark.parametrize("width", [360, 1024])
+def test_a_rung_stays_where_it_was_chosen(visit, width):
+    """The part that closes may stand above it; by finger and by key."""
+    page = visit("index.html", width=width, height=700)
+    place = "b => b.getBoundingClientRect().top"
+    for rung in ("pre", "dropout", "plain", "swiglu"):
+        button = page.locator(f'[data-rung="{rung}"] button')
+        button.evaluate("b => b.scrollIntoView({block: 'center'})")
+        before = button.evaluate(place)
+        button.click()
+        assert abs(button.evaluate(place) - before) < 2, rung
+    page.locator('[data-rung="plain"] button').focus()
+    for rung in RUNGS:
+        button = page.locator(f'[data-rung="{rung}"] button')
+        assert button.evaluate("b => b === document.activeElement")
+        assert 0 < button.evaluate(place) < 700, f"{rung} is out of sight"
+        page.keyboard.press("Tab")  # to the link to its chapter
+        page.keyboard.press("Tab")
+
+
 @pytest.mark.parametrize("width", [360, 1440])
 def test_without_script_all_rungs_are_told(visit, width):
     page = visit("index.html", width=width, java_script_enabled=False)
