@@ -10,6 +10,7 @@
 `reading`   the time that a chapter takes to read
 `status`    what the last run of the tests found
 `sources`   the list of references, with the places that use them
+`words`     names with a hyphen that stay on one line
 `notes`     citations and terms that open in place
 `onepage`   the quiet parts on one page
 `formulas`  formulas as drawings, with words for screen readers
@@ -42,6 +43,7 @@ from quiet_parts import (
     sources,
     status,
     styles,
+    words,
 )
 
 __all__ = ["setup"]
@@ -55,6 +57,7 @@ PARTS = (
     glossary,
     sources,
     claims,
+    words,
     notes,
     onepage,
     formulas,

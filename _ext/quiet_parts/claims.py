@@ -265,7 +265,15 @@ def mark_claims(app, doctree):
             f'<a class="qp-evidence qp-{kind}" href="{page}#{marks["id"]}" '
             f'title="{kind}" aria-label="Evidence: {kind}"></a>'
         )
-        siblings.insert(siblings.index(closing) + 1, nodes.raw("", link, format="html"))
+        place = siblings.index(closing) + 1
+        if place < len(siblings) and isinstance(siblings[place], nodes.Text):
+            # Behind the punctuation, as a footnote's number.
+            text = siblings[place].astext()
+            rest = text.lstrip(",.;:")
+            opening.parent[place] = nodes.Text(text[: len(text) - len(rest)])
+            opening.parent.insert(place + 1, nodes.Text(rest))
+            place += 1
+        opening.parent.insert(place, nodes.raw("", link, format="html"))
 
 
 class ClaimsDirective(SphinxDirective):
@@ -279,7 +287,9 @@ class ClaimsDirective(SphinxDirective):
         self.works = entries(root / "references.bib")
         measured = sum(claim.measured for claim in found)
         cited = sum(claim.cited for claim in found)
-        total = f"{len(found)} claims: {measured} measured, {cited} cited."
+        both = measured + cited - len(found)
+        total = f"{len(found)} claims: {measured} measured, {cited} cited, {both} of "
+        total += "them both."
         sections = [nodes.paragraph("", total)]
         for chapter in dict.fromkeys(claim.chapter for claim in found):
             own = [claim for claim in found if claim.chapter == chapter]

@@ -19,13 +19,16 @@ from quiet_parts.settings import ASSETS
 
 SCRIPT = Path(__file__).with_suffix(".js")
 FOLDER = ASSETS / "vendor" / ".build"
-# What Sphinx writes for a formula, and what has been set already holds a drawing.
+# What Sphinx writes for a formula, and what has been set already holds a drawing. With
+# it comes the punctuation that must not begin a line.
 FORMULA = re.compile(
-    r'(<(span|div) class="[^"]*\bmath\b[^"]*"[^>]*>)([^<]+)(</\2>)', re.S
+    r'(<(span|div) class="[^"]*\bmath\b[^"]*"[^>]*>)([^<]+)(</\2>)([,.;:!?)]*)', re.S
 )
 CAPTION = re.compile(r"<figcaption\b.*?</figcaption>", re.S)
 INLINE = re.compile(r"\\\((.+?)\\\)|(?<![\\$])\$([^$<]+)\$", re.S)
 GLYPH = re.compile(r'href="#([^"]+)"')
+TOKEN = re.compile(r"\\(?:begin|end)\{\w+\*?\}|\\(?:[A-Za-z]+|.)|.", re.S)
+OPENS, CLOSES = {"{", r"\left"}, {"}", r"\right"}
 # MathJax measures in ex. Here an ex is always that of Source Serif, in em, so that a
 # formula is as large before the font has come as after.
 EX = 0.475
@@ -74,9 +77,10 @@ def mark_captions(page: str) -> str:
 
 def typeset(pages: list[str]) -> list[str]:
     """The pages with every formula drawn; all are set by one process."""
-    wanted = {source(m): None for page in pages for m in FORMULA.finditer(page)}
-    if not wanted:
+    found = {source(m): None for page in pages for m in FORMULA.finditer(page)}
+    if not found:
         return pages
+    wanted = found | {part: None for whole in found for part in parts(*whole)}
     answer = run(list(wanted))
     drawn = dict(zip(wanted, answer["set"]))
     return [draw(page, drawn, answer["glyphs"]) for page in pages]
@@ -88,6 +92,21 @@ def source(found: re.Match) -> tuple[str, bool]:
     if tex.startswith((r"\(", r"\[")):
         return tex[2:-2].strip(), tex.startswith(r"\[")
     return tex, True
+
+
+def parts(tex: str, own_line: bool) -> list[tuple[str, bool]]:
+    r"""A formula cut where its line may break: at each \qquad outside of all braces."""
+    if not own_line:
+        return [(tex, own_line)]
+    found, depth = [""], 0
+    for token in TOKEN.findall(tex):
+        if token == r"\qquad" and depth == 0:
+            found.append("")
+            continue
+        depth += token in OPENS or token.startswith(r"\begin")
+        depth -= token in CLOSES or token.startswith(r"\end{")
+        found[-1] += token
+    return [(part.strip(), own_line) for part in found]
 
 
 def run(formulas: list[tuple[str, bool]]) -> dict:
@@ -112,21 +131,27 @@ def draw(page: str, drawn: dict, glyphs: dict[str, str]) -> str:
 
     def one(found):
         tex, own_line = source(found)
-        svg, words = drawn[tex, own_line]["svg"], drawn[tex, own_line]["speech"]
-        if "data-mjx-error" in svg:
+        words = drawn[tex, own_line]["speech"]
+        svgs = [drawn[part]["svg"] for part in parts(tex, own_line)]
+        if any("data-mjx-error" in svg for svg in svgs):
             raise ExtensionError(f"a formula is wrong: {tex}: {words}")
-        new = [g for g in dict.fromkeys(GLYPH.findall(svg)) if g not in brought]
+        glyphs_in = dict.fromkeys(GLYPH.findall("".join(svgs)))
+        new = [g for g in glyphs_in if g not in brought]
         if found.start() < body or body < 0:  # a template's ids are not in the page
             brought.update(new)
         paths = "".join(f'<path id="{short(g)}" d="{glyphs[g]}"/>' for g in new)
+        shown = " ".join(
+            plain(svg, paths if n == 0 else "") for n, svg in enumerate(svgs)
+        )
         mark = "$$" if own_line else "$"
-        return (
+        formula = (
             f'{found[1]}<span class="qp-formula" role="img" '
             f'aria-roledescription="formula" aria-label="{escape(words, quote=True)}">'
-            f"{plain(svg, paths)}"
+            f"{shown}"
             f'<span class="qp-tex" aria-hidden="true">{mark}{escape(tex)}{mark}</span>'
-            f"</span>{found[4]}"
+            f"</span>{found[4]}{found[5]}"
         )
+        return f'<span class="qp-keep">{formula}</span>' if found[5] else formula
 
     return FORMULA.sub(one, page)
 

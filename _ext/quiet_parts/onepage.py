@@ -131,19 +131,20 @@ class OnePageDirective(SphinxDirective):
             rung = {"rung": rung} if isinstance(rung, str) else rung
             found.append(difference(**rung))
         found += [self.sentence(name) for name in part["claims"]]
-        refuted = f" {self.evidence(part['but'])}" if "but" in part else ""
+        refuted = self.evidence(part["but"]) if "but" in part else ""
+        denied = part["not"][0].lower() + part["not"][1:]
         return [
             ("Fixes.", part["fixes"]),
             ("Costs.", part["costs"]),
             ("Measured.", " ".join(found)),
-            ("Does not.", part["not"] + refuted),
+            ("Does not", denied + refuted),
         ]
 
     def sentence(self, name: str) -> str:
         claim = self.known[name]
         text = re.sub(r"\]\((\d\d_\w+\.ipynb)", r"](chapters/\1", claim.text)
         text = text[0].upper() + text[1:].rstrip(".") + "."
-        return f"{text} {self.evidence(name)}"
+        return f"{text}{self.evidence(name)}"  # no space: no line of its own
 
     def evidence(self, name: str) -> str:
         page = self.env.app.builder.get_relative_uri(self.env.docname, claims.PAGE)

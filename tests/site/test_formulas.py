@@ -1,10 +1,14 @@
 """Formulas: each is drawn, is read aloud in words, and is copied as TeX."""
 
 import re
+import sys
 
 import pytest
 from bs4 import BeautifulSoup
-from conftest import documents
+from conftest import ROOT, documents
+
+sys.path.insert(0, str(ROOT / "_ext"))
+from quiet_parts.formulas import parts
 
 RMS = (
     "rms of x equals the square root of 1 over D the sum from i equals 1 to D of x sub "
@@ -82,10 +86,53 @@ def test_a_formula_with_a_line_of_its_own_stands_in_the_middle(visit, width):
     gaps = page.evaluate(
         """() => [...document.querySelectorAll('div.math')].map(line => {
             const all = line.getBoundingClientRect();
-            const drawn = line.querySelector('svg').getBoundingClientRect();
-            return [drawn.left - all.left, all.right - drawn.right];
+            const drawn = [...line.querySelectorAll('svg')]
+                .map(svg => svg.getBoundingClientRect());
+            const left = Math.min(...drawn.map(box => box.left));
+            const right = Math.max(...drawn.map(box => box.right));
+            return [left - all.left, all.right - right];
         })"""
     )
     free = [gap for gap in gaps if sum(gap) > 1]  # a wide one scrolls in its line
     assert free and len(free) >= (len(gaps) if width == 1440 else 1)
     assert all(left == pytest.approx(right, abs=1) for left, right in free), free
+
+
+@pytest.mark.parametrize(
+    ("tex", "found"),
+    [
+        (r"a = b", [r"a = b"]),
+        (r"a = b, \qquad c = d", [r"a = b,", r"c = d"]),
+        (r"\left( a \qquad b \right)", [r"\left( a \qquad b \right)"]),
+        (r"\text{a \qquad b} \qquad c", [r"\text{a \qquad b}", "c"]),
+        (
+            r"\begin{cases} a & \qquad b \end{cases} \qquad \{c\}",
+            [r"\begin{cases} a & \qquad b \end{cases}", r"\{c\}"],
+        ),
+    ],
+)
+def test_a_formula_is_cut_between_its_statements_only(tex, found):
+    assert [part for part, _ in parts(tex, True)] == found
+    assert parts(tex, False) == [(tex, False)], "one within a line never"
+
+
+def test_statements_stand_below_each_other_where_there_is_no_room(visit):
+    """None of a formula's statements may lie out of sight on a phone."""
+    tops = """() => {
+        const line = document.querySelector('#the-formula div.math');
+        const lines = [...line.querySelectorAll('svg')]
+            .map(s => Math.round(s.getBoundingClientRect().bottom / 20));
+        return [line.scrollWidth <= line.clientWidth + 1, new Set(lines).size];
+    }"""
+    for width, lines in ((360, 2), (1440, 1)):
+        page = visit("chapters/06_layernorm.html", width=width)
+        assert page.evaluate(tops) == [True, lines]
+
+
+@pytest.mark.parametrize("name", documents())
+def test_punctuation_stays_with_its_formula(site, name):
+    """A comma after a formula never begins a line."""
+    for math in formulas(site, name):
+        after = math.next_sibling
+        if math.name == "span" and after and re.match("[,.;:!?)]", str(after)):
+            assert "qp-keep" in math.parent.get("class", []), math.parent

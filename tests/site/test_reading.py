@@ -507,3 +507,49 @@ def test_a_side_remark_stands_in_the_margin_of_a_wide_page(visit, name):
 def test_there_are_side_remarks(site):
     asides = [(site / f"{name}.html").read_text("utf-8") for name in chapters()]
     assert sum(text.count('class="qp-aside"') for text in asides) >= 5
+
+
+# Lines that break where they should --------------------------------------------------
+
+
+@pytest.mark.parametrize("name", documents())
+def test_the_mark_of_a_claim_stands_behind_the_punctuation(site, name):
+    text = (site / f"{name}.html").read_text("utf-8")
+    assert not re.search(r'class="qp-evidence[^>]*></a>[,.;:]', text)
+
+
+ALONE = """() => [...document.querySelectorAll('.qp-evidence')].filter(mark => {
+    let before = mark.previousSibling;
+    while (before.lastChild) before = before.lastChild;
+    const words = document.createRange();
+    words.selectNodeContents(before);
+    const line = [...words.getClientRects()].at(-1);
+    return mark.getBoundingClientRect().top > line.bottom - 2;
+}).map(mark => mark.parentElement.textContent)"""
+
+
+@pytest.mark.parametrize("width", [360, 768, 1440])
+@pytest.mark.parametrize("name", ["onepage", CITES, "chapters/08_block"])
+def test_no_mark_of_a_claim_is_alone_on_a_line(visit, name, width):
+    page = visit(f"{name}.html", width=width)
+    assert page.locator(".qp-evidence").count() > 3
+    assert page.evaluate(ALONE) == []
+
+
+@pytest.mark.parametrize("name", ["chapters/08_block", "onepage"])
+def test_a_name_with_a_hyphen_is_never_broken(visit, name):
+    page = visit(f"{name}.html", width=360)
+    lines = page.evaluate(
+        """() => [...document.querySelectorAll('.qp-keep')]
+            .filter(e => /-LN/.test(e.textContent) && e.checkVisibility())
+            .map(e => [e.textContent, e.getClientRects().length])"""
+    )
+    assert lines
+    assert {n for _, n in lines} == {1}, lines
+
+
+@pytest.mark.parametrize("name", ["status", "changes", PAGE])
+def test_the_pages_own_line_is_in_sight_at_the_side(visit, name):
+    page = visit(f"{name}.html", width=1440, height=700)
+    box = page.locator("#pst-primary-sidebar [aria-current]").bounding_box()
+    assert box["y"] >= 0 and box["y"] + box["height"] <= 700
