@@ -199,7 +199,7 @@ def main(argv: list[str] | None = None) -> int:
     rows.append(row("auto against float32, here", *auto_here(ids, args)))
     rows.append(row("auto against float32, as on AVX2", *auto_as_on_avx2(args)))
     rows.append(row("fetching a batch (ms)", fetch(ids), 0.05, at_most=True))
-    rows.append(row("peak memory of `best` (MiB)", peak_memory(), 500, at_most=True))
+    rows.append(row("peak memory of best (MiB)", peak_memory(), 500, at_most=True))
     rows += same_time(ids, val, seconds, args.train)
     show(rows, machine())
     keep({"machine": machine(), "rounds": args.rounds, "rows": rows}, args.folder)
@@ -228,7 +228,7 @@ def row(
     held = None
     if value is not None and bar is not None:
         held = value <= bar if at_most else value >= bar
-    rounded = None if value is None else round(value, 4)
+    rounded = None if value is None else round(value, 6)
     return {
         "what": what,
         "value": rounded,

@@ -108,6 +108,15 @@ def test_question_has_one_right_answer_and_each_rests_on_something(number):
     assert len(who.verdict[0]) <= 80
 
 
+@pytest.mark.parametrize(
+    ("share", "shown"), [(1.0, "100%"), (0.996, "100%"), (0.1234, "12%"), (0.0, "0%"),
+                         (0.05, "5%"), (0.0012, "0.12%")]
+)  # fmt: skip
+def test_a_share_is_a_percentage_that_is_read_at_once(share, shown):
+    path = ("sheet", next(iter(clinic.SHARES)))
+    assert clinic._cell(path, {"sheet": {path[1]: share}}) == shown
+
+
 def test_right_answers_stand_at_different_places():
     places = [[o.right for o in who.options].index(True) for who in PATIENTS]
     assert len(set(places)) == 4

@@ -314,12 +314,35 @@ def test_scripts_of_figures_are_whole(path):
 def test_table_aligns_numbers_and_refuses_ragged_rows():
     table = book.table(["norm", "loss"], [("pre", "2.24"), ("post", "−3.10")], "Losses")
     markup = table._repr_html_()
-    assert (
-        "<caption>Losses</caption>" in markup and markup.count("text-align:right") == 2
-    )
+    assert "<caption>Losses</caption>" in markup
+    sides = re.findall(r'text-align:(\w+)">([^<]*)', markup)
+    assert sides[1::2] == [("right", "loss"), ("right", "2.24"), ("right", "−3.10")]
+    assert {side for side, _ in sides[::2]} == {"left"}
     assert repr(table).splitlines()[1] == "pre   2.24"
     with pytest.raises(ValueError, match="row 0 has 1 cells, the header 2"):
         book.table(["a", "b"], [("x",)])
+
+
+@pytest.mark.parametrize(
+    ("cell", "shown", "side"),
+    [
+        ("-0.008", "−0.008", "right"),
+        ("7.8e-03", "7.8 · 10⁻³", "right"),
+        ("1e-06", "10⁻⁶", "right"),
+        ("10⁻⁶", "10⁻⁶", "right"),
+        ("2.59 ± 0.02", "2.59\u00a0±\u00a00.02", "right"),
+        ("1,536", "1,536", "right"),
+        ("0.5×", "0.5×", "right"),
+        ("eps=1e-6", "eps=1e-6", "left"),
+        ("Pre-LN", "Pre-LN", "left"),
+    ],
+)
+def test_a_cell_is_set_as_in_a_book(cell, shown, side):
+    """And its column by all of its cells: one word among numbers, and all are left."""
+    rows = [("a", cell, cell), ("b", "–", "word")]
+    markup = book.table(["name", "alone", "mixed"], rows)._repr_html_()
+    assert f'text-align:{side}">{shown}</td>' in markup
+    assert f'text-align:left">{shown}</td>' in markup
 
 
 def test_a_measured_table_is_masked_and_another_is_not():

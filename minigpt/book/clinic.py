@@ -86,8 +86,8 @@ def chart(number: int) -> Figure:
     who = f"patient {number}" if number else "the healthy control"
     fig = Figure(
         alt=f"Four panels of {who}, one line for each seed. {words}.",
-        caption="One line for each of two seeds. Grey: the healthy control. Dotted: "
-        "the loss of who knows letter counts only.",
+        caption="One line for each of two seeds. Grey: the healthy control. Dashes and "
+        "dots: the loss of a model that knows letter counts only.",
         size=(5.8, 5.0),
         rows=2,
         cols=2,
@@ -96,10 +96,10 @@ def chart(number: int) -> Figure:
     if number:
         _curves(loss, length, record()["control"], COLORS["muted"], 1.2)
     _curves(loss, length, runs, None, 2.0)
-    loss.axhline(unigram(), color=COLORS["ink"], linestyle=":", linewidth=1)
+    loss.axhline(unigram(), color=COLORS["ink"], linestyle="-.", linewidth=1)
     loss.set(title="Loss (nats)", xlabel="step")
     _limit(loss, runs)
-    loss.legend(fontsize=8.5, labelcolor=COLORS["ink"])
+    loss.legend(fontsize=10, labelcolor=COLORS["ink"])
     length.set(title="Gradient's length", xlabel="step")
     for ax, what in ((signal, "signal"), (gradient, "gradient")):
         if number:
@@ -110,7 +110,7 @@ def chart(number: int) -> Figure:
         _decades(ax)
     signal.set_title("Stream after block")
     gradient.set_title("Its gradient")
-    signal.legend(fontsize=8.5, labelcolor=COLORS["ink"])
+    signal.legend(fontsize=10, labelcolor=COLORS["ink"])
     return fig
 
 
@@ -137,7 +137,7 @@ def _curves(loss, length, runs: dict, color, width: float) -> None:
             )
         length.plot(
             *_seen(steps, run["length"]),
-            color=color or COLORS["stream"],
+            color=color or COLORS["accent"],
             linewidth=width,
         )
 
@@ -168,7 +168,7 @@ def _layers(ax, what: str, runs: dict, color, width: float) -> None:
                 places,
                 values,
                 style,
-                color=color or COLORS["stream"],
+                color=color or COLORS["accent"],
                 linewidth=width,
                 label=f"at the {when}" if color is None and at == 0 else None,
             )
@@ -200,7 +200,8 @@ def _cell(path: tuple[str, ...], run: dict) -> str:
     value = run[path[0]]
     value = _last(value) if len(path) == 1 else value[path[1]]
     if path[-1] in SHARES and value is not None:
-        return f"{100 * value:.2g}%"
+        percent = 100 * value
+        return f"{percent:.0f}%" if percent >= 10 else f"{percent:.2g}%"
     return _number(value)
 
 
@@ -317,15 +318,18 @@ def rerun(number: int, seed: int, steps: int | None = None) -> dict[str, dict]:
     return runs
 
 
-def compare(number: int = 1) -> Figure:
+TOP = 5.0  # nats; what lies above tells no more
+
+
+def compare(patient_number: int = 1) -> Figure:
     """Validation loss of a patient and of its repair, every recorded seed."""
-    who = patient(number)
+    number, who = patient_number, patient(patient_number)
     cured = who.cured or who.plan  # unseen then: all frames have the same lines
     pairs = ("patient", who.plan, "-", "mlp"), ("repaired", cured, "--", "norm")
     fig = Figure(
         alt=f"Validation loss by step of patient {number}, {who.name}"
         + (", and of the repaired run." if who.cured else ", which needs no repair."),
-        caption="Dotted: letter counts only.",
+        caption="Dashes and dots: letter counts only.",
         size=(4.4, 3.0),
     )
     for role, plan, style, color in pairs:
@@ -338,8 +342,11 @@ def compare(number: int = 1) -> Figure:
             points = _seen(run["steps"], run["val"])
             look = {"color": COLORS[color], "alpha": 0 if unseen else 1}
             fig.ax.plot(*points, style, label=None if at else label, **look)
-    fig.ax.axhline(unigram(), color=COLORS["ink"], linestyle=":", linewidth=1)
-    fig.ax.set(xlabel="step", ylabel="validation loss (nats)", ylim=(0, 5))
+    fig.ax.axhline(unigram(), color=COLORS["ink"], linestyle="-.", linewidth=1)
+    seen = [v for run in record()[who.plan].values() for v in run["val"] if v]
+    above = "the patient's losses lie above" if min(seen) > TOP else " "
+    fig.ax.text(4, TOP - 0.15, above, va="top")
+    fig.ax.set(xlabel="step", ylabel="validation loss (nats)", ylim=(0, TOP))
     last = max(run["steps"][-1] for runs in record().values() for run in runs.values())
     fig.ax.set(xlim=(0, last), xticks=range(0, last + 1, 60))
     fig.ax.set_title(f"{number}: {who.name.partition(':')[0]}", fontsize=11)

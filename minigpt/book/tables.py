@@ -1,6 +1,7 @@
 """Small tables that scroll inside themselves on a phone."""
 
 import html
+import re
 
 __all__ = ["table"]
 
@@ -19,10 +20,14 @@ class _Table:
         return "\n".join(line.rstrip() for line in lines)
 
     def _repr_html_(self) -> str:
+        sides = [_side(column) for column in zip(*self.rows)] or ["left"]
+        sides += ["left"] * (len(self.header) - len(sides))
+
         def row(cells, tag):
             scope = ' scope="col"' if tag == "th" else ""
             inner = "".join(
-                f"<{tag}{scope}{_align(c)}>{html.escape(str(c))}</{tag}>" for c in cells
+                f'<{tag}{scope} style="text-align:{side}">{_typeset(c)}</{tag}>'
+                for c, side in zip(cells, sides)
             )
             return f"<tr>{inner}</tr>"
 
@@ -39,13 +44,33 @@ class _Table:
         )
 
 
-def _align(cell) -> str:
-    text = str(cell).replace(",", "").replace("−", "-").rstrip("%×")
-    try:
-        float(text)
-    except ValueError:
-        return ' style="text-align:left"'
-    return ' style="text-align:right"'
+_NUMBER = r"[+\-−]?\d[\d,]*(?:\.\d+)?"
+_POWER = re.compile(rf"({_NUMBER})e([+-]\d+)")
+_LIKE = re.compile(  # 2.24, −3.10, 12 %, 1.5×, 2.59 ± 0.02, 10⁻⁶, 7.8e-03
+    rf"{_NUMBER}(?:e[+-]\d+)?[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]*(?:\s?[%×])?(?:\s?±\s?[\d.]+)?"
+)
+_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def _side(column: tuple) -> str:
+    """Columns of numbers stand at the right, a missing one among them or not."""
+    cells = [str(cell).strip() for cell in column]
+    numbers = [cell for cell in cells if cell not in ("", "–", "—", "-")]
+    return "right" if numbers and all(map(_LIKE.fullmatch, numbers)) else "left"
+
+
+def _typeset(cell) -> str:
+    """A cell as it is printed in a book: a real minus, powers of ten, no lone ±."""
+    text = str(cell)
+    if _LIKE.fullmatch(text.strip()):
+        text = _POWER.sub(_power, text).replace("-", "−")
+    text = re.sub(r"(?<=\d) ± (?=\d)", "\u00a0±\u00a0", text)
+    return html.escape(text)
+
+
+def _power(found: re.Match) -> str:
+    size = str(int(found[2])).translate(_SUPERSCRIPT)
+    return f"10{size}" if float(found[1]) == 1 else f"{found[1]} · 10{size}"
 
 
 def table(

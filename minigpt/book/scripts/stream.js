@@ -15,7 +15,7 @@
     line("mlp", at.slice(1), mlp);
     line("stream-end", [blocks], [stream[blocks]]);
     const grown = count(stream[blocks] / stream[0]);
-    text("grown", `after block ${blocks}: ${grown} times the embedding`);
+    text("grown", `after block ${blocks}: ${grown} × the embedding’s size`);
     alt(`${blocks} residual blocks, writes ${writes}: the stream ends at ${grown} times ` +
       "the size of the embedding.");
   };
