@@ -97,6 +97,15 @@ function menu(side) {
 menu("primary");
 menu("secondary");
 
+// The page's own line in the list of chapters, where that is longer than the window.
+addEventListener("load", () => {
+  const list = document.getElementById("pst-primary-sidebar");
+  const line = list?.querySelector("[aria-current]");
+  if (!line) return;
+  const below = line.getBoundingClientRect().bottom - list.getBoundingClientRect().bottom;
+  if (below > 0) list.scrollTop += below + 40;
+});
+
 // Where the reader is -------------------------------------------------------------------
 
 const entries = new Map();

@@ -169,8 +169,9 @@ def draw_ladder(app, docname: str) -> str:
         f"A dot is the loss of one of {seeds} runs on text that was not trained on: "
         "filled with 12 blocks, whose mean stands at the end, open with 2. Dotted: "
         "counting characters only. Each rung trains at the learning rate and start "
-        "that suit it best. Its numbers are the change from the rung below, and the "
-        "spread over seeds. A setting is a learning rate and a start."
+        "that suit it best. Its numbers are the change from the rung it was added to, "
+        "the one above it here (SwiGLU: RMSNorm), and the spread over seeds. A setting "
+        "is a learning rate and a start."
     )
     return (
         f'<figure class="qp-ladder">{LIVE}{draw_axis()}<ol>{"".join(items)}</ol>'
@@ -229,7 +230,9 @@ def did(rung: Rung, below: Rung | None) -> list[str]:
     if not below:
         said.append(f"Counting characters alone: {counting():.3f} nats")
     share = "{} of {}".format(*rung.learned)
-    before = " ({}: {} of {})".format(below.key, *below.learned) if below else ""
+    before = (
+        " ({}: {} of {})".format(below.words["name"], *below.learned) if below else ""
+    )
     return [*said, f"{DEPTHS[-1]} blocks learn in {share} settings{before}"]
 
 

@@ -102,7 +102,8 @@ class SourcesDirective(SphinxDirective):
         )
         line = nodes.paragraph("", f"{authors(entry)}, {fields['year']}. ")
         line += nodes.reference("", fields["title"].rstrip("."), refuri=url)
-        line += nodes.Text("." if not place else ". ")
+        stop = "" if fields["title"].rstrip(".")[-1] in "?!" else "."
+        line += nodes.Text(stop if not place else f"{stop} ")
         if place:
             line += nodes.emphasis("", place)
             line += nodes.Text(".")
@@ -118,7 +119,8 @@ class SourcesDirective(SphinxDirective):
 
     def link(self, page: str) -> str:
         number = re.fullmatch(r"chapters/(\d+)_(\w+)", page)
-        words = f"{number[1]} {number[2]}" if number else page
+        title = self.env.titles[page].astext().partition(": ")[0]
+        words = f"{number[1]} {title}" if number else title
         href = self.env.app.builder.get_relative_uri(self.env.docname, page)
         return f'<a href="{escape(href, quote=True)}">{escape(words)}</a>'
 
