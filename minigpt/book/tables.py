@@ -20,8 +20,8 @@ class _Table:
         return "\n".join(line.rstrip() for line in lines)
 
     def _repr_html_(self) -> str:
-        sides = [_side(column) for column in zip(*self.rows)] or ["left"]
-        sides += ["left"] * (len(self.header) - len(sides))
+        columns = list(zip(*self.rows)) or [()] * len(self.header)
+        sides = [_side(column) for column in columns]
 
         def row(cells, tag):
             scope = ' scope="col"' if tag == "th" else ""

@@ -19,7 +19,7 @@ STOP = """() => {
         ring,
         seen: box.bottom > 0 && box.top < innerHeight && box.width > 0,
         covered: bar.contains(top) && !bar.contains(here),
-        tall: box.height > innerHeight / 2,  // shown by its other end, or its middle
+        tall: box.height > innerHeight - bar.offsetHeight,  // it cannot be shown whole
         ordered: !begun || here === before || Boolean(
             before.compareDocumentPosition(here) & Node.DOCUMENT_POSITION_FOLLOWING),
     };
