@@ -213,6 +213,20 @@ def test_highlight_is_strong_and_the_rest_pale():
     assert strong == {"norm", "attention"}
 
 
+def test_one_step_of_attention_is_strong():
+    figure = diagram.attention_head(dropout=True, highlight="dropout")
+    parts = [mark for mark in figure.marks if mark.kind in KINDS]
+    assert [mark.name for mark in parts if mark.strong] == ["dropout"] and parts[1:]
+
+
+def test_each_of_several_orders_stands_close_below_its_name():
+    figure = diagram.orders("plain", "residual", "pre")
+    for name in ("Plain", "Residual", "Pre-LN"):
+        (word,) = (m for m in figure.marks if m.kind == "text" and m.name == name)
+        below = [m.y for m in figure.marks if m.kind in KINDS and m.y > word.y]
+        assert 0 < min(below) - (word.y + word.height) < 16, name
+
+
 def test_dropout_ends_each_sublayer():
     parts = diagram.block("reordered", dropout=True).parts
     assert parts == ["attn", "dropout", "attn_norm", "mlp", "dropout", "mlp_norm"]

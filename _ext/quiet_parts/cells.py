@@ -10,6 +10,7 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 
 from quiet_parts.settings import repository_file
 
+JUDGE = re.compile(r"print\(check\.")
 EXPORT = re.compile(r"#\s*\|\s*export[ \t]*(\n|$)")
 FOLDS = {"source": "Code", "content": "Code and output", "output": "Output"}
 
@@ -67,21 +68,30 @@ def mark_exports(app, doctree):
 
 
 class FoldExports(SphinxPostTransform):
-    """Say on a folded cell that what is inside enters the package."""
+    """Say on a folded cell that what is inside enters the package, or is a check.
+
+    A check stands below the solution that it judges, which is folded, too: two folds
+    with one name would be told apart by opening them only.
+    """
 
     default_priority = 210  # after the cells are folded
     formats = ("html",)
 
     def run(self, **kwargs):
         for cell in self.document.findall(nodes.container):
-            if "qp-export" in cell["classes"]:
-                for fold in cell.findall(HideCodeCellNode):
-                    fold["exports"] = True
+            code = next(cell.findall(nodes.literal_block), None)
+            parts = [part.get("nb_element") for part in cell.findall(nodes.container)]
+            for fold in cell.findall(HideCodeCellNode):
+                fold["shows"] = "cell_code_output" in parts
+                fold["exports"] = "qp-export" in cell["classes"]
+                fold["judges"] = bool(code) and bool(JUDGE.match(code.astext()))
 
 
 def open_fold(translator, node):
     kind = node["prompt_show"].rsplit(" ", 1)[-1].removesuffix("s")
-    words = FOLDS.get(kind, "Code")
+    words = FOLDS.get(kind, "Code") if node.get("shows") else "Code"
+    if node.get("judges"):
+        words = "Its check"
     if node.get("exports"):
         words += " that enters the package"
     classes = " ".join(["qp-fold", *node["classes"]])

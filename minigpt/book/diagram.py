@@ -338,15 +338,18 @@ def orders(*names: str, norm: str = "layernorm", mlp: str = "gelu", caption: str
         norm, mlp, caption: as in `block`.
     """
     canvas = Canvas(turned=True, small=True)
-    said, step = [], SMALL[1] + 26
-    for row, name in enumerate(names or BLOCKS):
+    said, top = [], 8
+    for name in names or BLOCKS:
         look = Look(name, norm, mlp, False, small=True)
-        canvas.origin = (0, row * step + 8)
+        canvas.origin = (0, top)
         canvas.text(0, 0, LABELS[name], bold=True)
-        canvas.origin = (0, row * step + SMALL[1] + 10)
+        branches = any(piece.added for group in pieces(name) for piece in group)
+        top += SMALL[1] + 2 if branches else 30
+        canvas.origin = (0, top)
         _draw_small(canvas, look)
         said.append(f"{LABELS[name]}: {look.sentence()}.")
-    height = len(said) * step - 4
+        top += 24
+    height = top - 12
     return Diagram(canvas, " ".join(said), caption, view=(-4, 0, SMALL[0] + 8, height))
 
 
@@ -557,14 +560,23 @@ def norm(kind: str = "layernorm", *, caption: str = "") -> Diagram:
     return Diagram(canvas, alt, caption, view=(LEFT, 0, WIDTH, s + 28))
 
 
-def attention_head(*, dropout: bool = False, caption: str = "") -> Diagram:
+def attention_head(
+    *,
+    dropout: bool = False,
+    highlight: str | tuple[str, ...] = (),
+    caption: str = "",
+) -> Diagram:
     """Inside attention: what each head computes, and what joins the heads.
 
     Args:
         dropout: whether weights are dropped.
+        highlight: as in `block`.
         caption: the message, printed below.
+
+    Raises:
+        ValueError: if `highlight` has an unknown word.
     """
-    canvas = Canvas()
+    canvas = Canvas(highlight=_highlights(highlight))
     steps = ["q · k / √K", "causal mask", "softmax"] + ["dropout"] * dropout
     _draw_inputs(canvas)
     s = _draw_weights(canvas, steps, 122)

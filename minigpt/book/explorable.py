@@ -22,6 +22,16 @@ from minigpt.book.frames import SVG, changes
 
 __all__ = ["Explorable", "Slider"]
 
+# What the reader is shown for the names that arguments have in Python.
+SPOKEN = {
+    "d_model": "width D",
+    "n_layers": "layers",
+    "vocab_size": "vocabulary",
+    "top_k": "top-k",
+    "top_p": "top-p",
+    "warm_up": "warm-up",
+    "warmup": "warm-up",
+}
 LIMIT = 300_000  # characters of one figure; the page is sent over a phone's network
 
 
@@ -211,7 +221,7 @@ class Explorable:
         return {"name": name, "labels": labels, "values": values}
 
     def _control(self, name: str) -> str:
-        ident, label = f"{self.id}-{name}", html.escape(name.replace("_", " "))
+        ident, label = f"{self.id}-{name}", html.escape(spoken(name))
         values, mark = self.controls[name], f'data-control="{name}" disabled'
         start = f'<label for="{ident}">{label}</label>'
         if isinstance(values, Slider):
@@ -230,6 +240,11 @@ class Explorable:
             f'step="{step}" value="{at}" {mark} style="flex:1;min-width:8em">'
             f'<output for="{ident}" style="min-width:3em">{html.escape(shown)}</output>'
         )
+
+
+def spoken(name: str) -> str:
+    """A control's name as a reader sees it."""
+    return SPOKEN.get(name, name.replace("_", " "))
 
 
 def _row(control: str) -> str:

@@ -93,7 +93,8 @@ class Figure:
     Args:
         alt: what the figure shows, in a sentence, for readers who do not see it.
         caption: the message, printed below the figure. May be empty.
-        size: width and height in inches. 5.6 wide stays legible on a phone.
+        size: width and height in inches. 4.6 wide, or less, has
+            letters of 10 px on a phone of 360 px.
         rows, cols: the grid of axes, `fig.axes` in reading order, `fig.ax` the first.
         sharex, sharey: as in `Figure.subplots` of Matplotlib.
 
@@ -106,7 +107,7 @@ class Figure:
         alt: str,
         caption: str = "",
         *,
-        size: tuple[float, float] = (5.6, 3.4),
+        size: tuple[float, float] = (4.6, 3.4),
         rows: int = 1,
         cols: int = 1,
         sharex: bool = False,

@@ -90,7 +90,7 @@ def draw_run(rows: list[dict], steps: int, spent: float) -> Figure:
         caption=f"Step {now['step']} of {steps}: loss {now['loss']:.3f}{val}, "
         f"{now['tokens_per_s'] / 1000:.1f} thousand tokens a second, "
         f"{left // 60:.0f}:{left % 60:02.0f} left.",
-        size=(5.4, 2.6),
+        size=(4.6, 2.6),
     )
     thin = rows[:: max(1, len(rows) // 400)]
     at, losses = [row["step"] for row in thin], [row["loss"] for row in thin]

@@ -90,11 +90,25 @@ STANDS_OUT = """() => {
     return found;
 }"""
 
+# Words with letters of less than 10 px; an exponent may be smaller than its number.
+TOO_SMALL = """() => {
+    const found = [];
+    for (const text of document.querySelectorAll('.qp-figure svg text')) {
+        const scale = text.getScreenCTM();
+        const size = parseFloat(getComputedStyle(text).fontSize);
+        const px = scale ? size * Math.hypot(scale.a, scale.b) : 10;
+        if (text.getClientRects().length && px < 10)
+            found.push(`${text.textContent.trim()}: ${px.toFixed(1)} px`);
+    }
+    return found;
+}"""
+
 
 @pytest.mark.parametrize("name", documents())
-def test_no_word_of_a_drawing_is_cut(visit, name):
+def test_every_word_of_a_drawing_can_be_read(visit, name):
     """Drawings out of sight wait, and are cut at their edges (quiet-parts.css)."""
     page = visit(f"{name}.html", width=360, height=800)
     assert page.evaluate(STANDS_OUT) == []
+    assert page.evaluate(TOO_SMALL) == []
     page.set_viewport_size({"width": 1440, "height": 900})
     assert page.evaluate(STANDS_OUT) == []

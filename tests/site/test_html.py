@@ -10,6 +10,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 import nbformat
 import pytest
 import yaml
+from bs4 import BeautifulSoup
 from conftest import PUBLIC, ROOT, chapters, documents, notebooks
 
 VOID = {
@@ -234,6 +235,18 @@ def test_download_is_the_repositorys_notebook(pages, site, name):
     (href,) = [h for h, classes in page.links if "qp-download" in classes]
     target = site / urlsplit(urljoin(f"http://x/{name}.html", href)).path.lstrip("/")
     assert target.read_bytes() == (ROOT / f"{name}.ipynb").read_bytes()
+
+
+@pytest.mark.parametrize("name", chapters())
+def test_folds_that_touch_have_different_names(site, name):
+    """A solution and its check below it: which is which must be seen before opening."""
+    page = BeautifulSoup((site / f"{name}.html").read_text("utf-8"), "html.parser")
+    for above, below in pairwise(page.select("div.cell:has(> details.qp-fold)")):
+        if above.find_next_sibling() is below and not above.select(
+            ":scope > .cell_output"
+        ):
+            names = [cell.find("summary").get_text() for cell in (above, below)]
+            assert names[0] != names[1]
 
 
 @pytest.mark.parametrize("name", chapters())

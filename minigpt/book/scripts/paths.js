@@ -12,7 +12,7 @@
   };
   const percent = share => {
     const p = 100 * share;
-    return p < 0.1 ? "under 0.1 %" : `${p.toFixed(p < 10 ? 1 : 0)} %`;
+    return p < 0.1 ? "under 0.1%" : `${p.toFixed(p < 10 ? 1 : 0)}%`;
   };
   const binomials = n => {
     const found = [1];

@@ -3,7 +3,8 @@
   const show = (name, on, draw) => { visible(name, on); if (on) draw(); };
   return ({ order, blocks, learning_rate, warm_up }) => {
     const cell = data.cells[[order, blocks, learning_rate, warm_up].join()];
-    const left = 3 * data.rates.indexOf(learning_rate) + data.depths.indexOf(blocks);
+    const column = 3 * data.rates.indexOf(learning_rate) + data.depths.indexOf(blocks);
+    const left = data.places[column];
     const row = -data.orders.indexOf(order);
     const xs = [0.02, 0.98, 0.98, 0.02, 0.02].map(x => left + x);
     const ys = [-0.47, -0.47, 0.47, 0.47, -0.47].map(y => row + y);
