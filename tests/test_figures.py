@@ -345,6 +345,10 @@ def test_a_cell_is_set_as_in_a_book(cell, shown, side):
     assert f'text-align:left">{shown}</td>' in markup
 
 
+def test_powers_of_ten_are_set_as_in_a_book():
+    assert [book.power_of_ten(n) for n in (-12, 0, 6)] == ["10⁻¹²", "10⁰", "10⁶"]
+
+
 def test_a_measured_table_is_masked_and_another_is_not():
     """F05: digits of training runs are not compared, exact ones are."""
     config = configparser.RawConfigParser()

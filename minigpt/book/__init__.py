@@ -20,7 +20,7 @@ from minigpt.book.figures import COLORS, CYCLE, Figure, handle
 from minigpt.book.live import panel, static, watch
 from minigpt.book.quiz import quiz
 from minigpt.book.setting import seeds, setting
-from minigpt.book.tables import table
+from minigpt.book.tables import power_of_ten, table
 
 __all__ = [
     "COLORS",
@@ -33,6 +33,7 @@ __all__ = [
     "diagram",
     "handle",
     "panel",
+    "power_of_ten",
     "quiz",
     "seeds",
     "setting",

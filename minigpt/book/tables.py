@@ -3,7 +3,7 @@
 import html
 import re
 
-__all__ = ["table"]
+__all__ = ["power_of_ten", "table"]
 
 
 class _Table:
@@ -69,8 +69,13 @@ def _typeset(cell) -> str:
 
 
 def _power(found: re.Match) -> str:
-    size = str(int(found[2])).translate(_SUPERSCRIPT)
-    return f"10{size}" if float(found[1]) == 1 else f"{found[1]} · 10{size}"
+    power = power_of_ten(int(found[2]))
+    return power if float(found[1]) == 1 else f"{found[1]} · {power}"
+
+
+def power_of_ten(exponent: int) -> str:
+    """A power of ten as it is printed in a book: 10⁻⁶ for -6."""
+    return "10" + str(exponent).translate(_SUPERSCRIPT)
 
 
 def table(
