@@ -18,7 +18,7 @@ FOLDS = {"source": "Code", "content": "Code and output", "output": "Output"}
 def setup(app):
     app.connect("doctree-read", mark_opening)
     app.connect("doctree-read", mark_exports)
-    app.add_post_transform(FoldExports)
+    app.add_post_transform(NameFolds)
     app.add_node(HideCodeCellNode, override=True, html=(open_fold, close_fold))
 
 
@@ -67,8 +67,8 @@ def mark_exports(app, doctree):
             )
 
 
-class FoldExports(SphinxPostTransform):
-    """Say on a folded cell that what is inside enters the package, or is a check.
+class NameFolds(SphinxPostTransform):
+    """Say on a folded cell what is inside.
 
     A check stands below the solution that it judges, which is folded, too: two folds
     with one name would be told apart by opening them only.
@@ -79,21 +79,24 @@ class FoldExports(SphinxPostTransform):
 
     def run(self, **kwargs):
         for cell in self.document.findall(nodes.container):
-            code = next(cell.findall(nodes.literal_block), None)
-            parts = [part.get("nb_element") for part in cell.findall(nodes.container)]
-            for fold in cell.findall(HideCodeCellNode):
-                fold["shows"] = "cell_code_output" in parts
-                fold["exports"] = "qp-export" in cell["classes"]
-                fold["judges"] = bool(code) and bool(JUDGE.match(code.astext()))
+            if cell.get("nb_element") == "cell_code":
+                for fold in cell.findall(HideCodeCellNode):
+                    fold["words"] = words_for(cell, fold)
+
+
+def words_for(cell, fold) -> str:
+    parts = [part.get("nb_element") for part in cell.findall(nodes.container)]
+    kind = fold["prompt_show"].rsplit(" ", 1)[-1].removesuffix("s")
+    words = FOLDS.get(kind, "Code") if "cell_code_output" in parts else "Code"
+    if any(JUDGE.match(code.astext()) for code in cell.findall(nodes.literal_block)):
+        words = "Its check"
+    if "qp-export" in cell["classes"]:
+        words += " that enters the package"
+    return words
 
 
 def open_fold(translator, node):
-    kind = node["prompt_show"].rsplit(" ", 1)[-1].removesuffix("s")
-    words = FOLDS.get(kind, "Code") if node.get("shows") else "Code"
-    if node.get("judges"):
-        words = "Its check"
-    if node.get("exports"):
-        words += " that enters the package"
+    words = node["words"]
     classes = " ".join(["qp-fold", *node["classes"]])
     translator.body.append(f'<details class="{classes}">\n<summary>{words}</summary>\n')
 

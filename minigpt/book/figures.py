@@ -93,8 +93,8 @@ class Figure:
     Args:
         alt: what the figure shows, in a sentence, for readers who do not see it.
         caption: the message, printed below the figure. May be empty.
-        size: width and height in inches. 4.6 wide, or less, has
-            letters of 10 px on a phone of 360 px.
+        size: width and height in inches. Up to a width of 4.6, letters have 10 px or
+            more on a phone of 360 px.
         rows, cols: the grid of axes, `fig.axes` in reading order, `fig.ax` the first.
         sharex, sharey: as in `Figure.subplots` of Matplotlib.
 
