@@ -88,7 +88,7 @@ def chart(number: int) -> Figure:
         alt=f"Four panels of {who}, one line for each seed. {words}.",
         caption="One line for each of two seeds. Grey: the healthy control. Dashes and "
         "dots: the loss of a model that knows letter counts only.",
-        size=(4.6, 5.0),
+        size=(4.6, 5.4),
         rows=2,
         cols=2,
     )
@@ -99,7 +99,6 @@ def chart(number: int) -> Figure:
     loss.axhline(unigram(), color=COLORS["ink"], linestyle="-.", linewidth=1)
     loss.set(title="Loss (nats)", xlabel="step")
     _limit(loss, runs)
-    loss.legend(fontsize=10.5, labelcolor=COLORS["ink"])
     length.set(title="Gradient's length", xlabel="step")
     for ax, what in ((signal, "signal"), (gradient, "gradient")):
         if number:
@@ -110,7 +109,10 @@ def chart(number: int) -> Figure:
         _decades(ax)
     signal.set_title("Stream after block")
     gradient.set_title("Its gradient")
-    signal.legend(fontsize=10.5, labelcolor=COLORS["ink"])
+    # Above the panels: inside, on a phone, words would lie on the lines.
+    named = [ax.get_legend_handles_labels()[0] for ax in (loss, signal)]
+    above = {"loc": "outside upper center", "ncols": 2, "labelcolor": COLORS["ink"]}
+    fig.figure.legend(handles=[line for lines in named for line in lines], **above)
     return fig
 
 
